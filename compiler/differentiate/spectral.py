@@ -49,7 +49,7 @@ from derivatrix.compiler.ir.nodes import (
     topological,
 )
 from derivatrix.compiler.ir.product import Product
-from derivatrix.compiler.ir.scalar_functions import CONSTANT, derivative, step
+from derivatrix.compiler.ir.scalar_functions import PIECEWISE_CONSTANT, derivative, step
 from derivatrix.compiler.ir.spectral_weights import LEVEL, Constant, gathered
 from derivatrix.compiler.operations.eigen import EIG
 from derivatrix.compiler.operations.gaps import ROUNDING_LEVEL
@@ -57,7 +57,7 @@ from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.simplify.products import eliminate_delta, merge_gathers, merge_slices
 from derivatrix.runtime.errors import UnsupportedError
 
-JUMPING = (*CONSTANT, step)
+JUMPING = (*PIECEWISE_CONSTANT, step)
 """Functions that may make a constant of what varies."""
 
 TERMS = 64
@@ -216,7 +216,7 @@ class _Spectrum:
                 continue
             node = current.factors[position][0]
             assert isinstance(node, Einsum | Sum)
-            pending += current.opened(position, node)
+            pending += current.multiplied_out(position, node)
         return done
 
     def _to_multiply_out(self, product: Product) -> int | None:

@@ -81,7 +81,7 @@ class Builder(ABC):
     def tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of `node`, with an index for each axis that is not None. `scope`: index
         letters in use."""
-        if (matrix := ir.stated(node)) is not None:
+        if (matrix := ir.assumed_matrix(node)) is not None:
             if not _compound(matrix):
                 return self.tree(matrix, indices, scope)
             self.define(node)
@@ -114,7 +114,7 @@ class Builder(ABC):
 
     def draft(self, node: Node) -> tuple[Tree, Indices]:
         """The tree of `node` on its own; of a matrix with a stated structure that of the matrix."""
-        if (matrix := ir.stated(node)) is not None:
+        if (matrix := ir.assumed_matrix(node)) is not None:
             return self.draft(matrix)
         if node not in self.drafts:
             self.drafts[node] = self.alone(node)

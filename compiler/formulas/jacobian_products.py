@@ -6,7 +6,7 @@ from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.solves import EQUATIONS
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.masks import masked
+from derivatrix.compiler.ir.graph import masked
 from derivatrix.compiler.ir.product import Product
 
 MOST_TERMS = 64
@@ -17,13 +17,13 @@ def jacobian_products(node: ir.Node) -> list[Product]:
     """The products whose sum the node is, with one label for axes that are equal. Their factors of
     more than two axes are solutions of equations for `units`. Raises NoMatrixNotation where a
     factor is neither a matrix nor made of such, or there are too many terms."""
-    return [product.without_deltas() for product in Product.whole(node).expanded(_opened)]
+    return [product.without_deltas() for product in Product.of_factor(node).rewritten(_opened)]
 
 
 def multiplied_out(node: ir.Node) -> ir.Node:
     """The node as a sum of products whose factors are at most matrices. Raises NoMatrixNotation
     where it is none, or one of them solves an equation."""
-    products = Product.whole(node).expanded(_opened)
+    products = Product.of_factor(node).rewritten(_opened)
     factors = [part for product in products for part, _ in product.factors]
     if any(isinstance(part, ir.Apply) and part.ndim > 2 for part in factors):
         raise NoMatrixNotation
@@ -41,7 +41,7 @@ def _opened(product: Product, others: int) -> list[Product] | None:
             continue
         own = masked(node)
         if isinstance(own, ir.Einsum | ir.Sum):
-            return product.opened(position, own)
+            return product.multiplied_out(position, own)
         if not isinstance(own, ir.Apply) or own.operation.name not in EQUATIONS:
             raise NoMatrixNotation
         if own.arguments[-1][0] is not units(own.shape[-2:]):

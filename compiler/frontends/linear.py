@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.messages import disagreement, require_square
 from derivatrix.compiler.ir.nodes import Leaf
 from derivatrix.compiler.ir.shown import shown
-from derivatrix.compiler.ir.structure import IMPLIED
+from derivatrix.compiler.ir.structure import DECLARED_FACTS
 from derivatrix.compiler.operations.assumption import assumption
 from derivatrix.compiler.operations.commuting import is_orthogonal
 from derivatrix.compiler.operations.determinant import (
@@ -69,8 +69,8 @@ def assume(matrix: Any, structure: str) -> Array:
     is not square.
     """
     operand = asarray(matrix)
-    if structure not in IMPLIED:
-        names = ", ".join(f'"{name}"' for name in IMPLIED)
+    if structure not in DECLARED_FACTS:
+        names = ", ".join(f'"{name}"' for name in DECLARED_FACTS)
         raise DeclarationError(f"assume: {shown(structure)} is no structure; there are {names}")
     require_square("assume", operand.node)
     return apply(assumption(structure), operand)

@@ -13,7 +13,7 @@ from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
 from derivatrix.compiler.frontends.reductions import max, min, sum
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes
-from derivatrix.compiler.ir.literals import LARGEST
+from derivatrix.compiler.ir.literals import MAX_FLOAT
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.singular import NUCLEAR, SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
@@ -64,7 +64,7 @@ def _number(ord: Any) -> sympy.Expr | None:
     number = sympy.sympify(ord)
     if not (number.is_number and number.is_extended_real):
         return None
-    if number.is_finite and not -LARGEST <= number <= LARGEST:
+    if number.is_finite and not -MAX_FLOAT <= number <= MAX_FLOAT:
         return None
     number = sympy.nsimplify(number)
     return number if number != 0 else None

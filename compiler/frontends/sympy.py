@@ -38,7 +38,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.identifiers import require_identifier
-from derivatrix.compiler.ir.literals import LARGEST, refuse_complex
+from derivatrix.compiler.ir.literals import MAX_FLOAT, refuse_complex
 from derivatrix.compiler.ir.nodes import Node
 from derivatrix.compiler.ir.scalar_functions import FUNCTIONS
 from derivatrix.compiler.ir.shown import shown
@@ -124,7 +124,7 @@ def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
 
 
 def _number(number: sympy.Expr) -> Array:
-    too_large = number.is_real and not -LARGEST <= number <= LARGEST
+    too_large = number.is_real and not -MAX_FLOAT <= number <= MAX_FLOAT
     if number.is_finite is not True or too_large:
         raise DeclarationError(
             f"the constant {shown(number)} is no finite number of float64; expressions hold finite "

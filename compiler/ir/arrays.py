@@ -35,30 +35,31 @@ from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedE
 def _operator(
     function: Callable[[Array, Array], Array],
 ) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """The methods of an operator, as `__add__` and `__radd__`: `function` of both operands. They
-    are NotImplemented for another operand than OPERANDS."""
+    """Return the two methods of a binary operator, as `__add__` and `__radd__`, which apply
+    `function` to both operands. They return NotImplemented for operands that are not of
+    OPERANDS."""
 
-    def method(self: Array, other: object) -> Array:
-        if not isinstance(other, OPERANDS):
+    def method(self: Array, operand: object) -> Array:
+        if not isinstance(operand, OPERANDS):
             return NotImplemented
-        return function(self, asarray(other))
+        return function(self, asarray(operand))
 
-    def exchanged(self: Array, other: object) -> Array:
-        if not isinstance(other, OPERANDS):
+    def reflected(self: Array, operand: object) -> Array:
+        if not isinstance(operand, OPERANDS):
             return NotImplemented
-        return function(asarray(other), self)
+        return function(asarray(operand), self)
 
-    return method, exchanged
+    return method, reflected
 
 
 def _comparison(sign: str, relation: Any) -> Callable[..., Array]:
-    """The method of a comparison: 1 where it holds, else 0."""
+    """Return the method of a comparison: an array of 1 where the relation holds, else 0."""
 
-    def method(self: Array, other: object) -> Array:
-        if not isinstance(other, OPERANDS):
+    def method(self: Array, operand: object) -> Array:
+        if not isinstance(operand, OPERANDS):
             return NotImplemented
         condition = relation(ir.slot(0), ir.slot(1))
-        return elementwise(_indicator(condition), self, asarray(other), form=f"{{}} {sign} {{}}")
+        return elementwise(_indicator(condition), self, asarray(operand), form=f"{{}} {sign} {{}}")
 
     return method
 
@@ -154,8 +155,8 @@ class Array(Methods):
     __floordiv__, __rfloordiv__ = _operator(lambda x, y: floor_divide(x, y))
     __mod__, __rmod__ = _operator(lambda x, y: remainder(x, y))
     __pow__, __rpow__ = _operator(lambda x, y: power(x, y))
-    __and__, __rand__ = _operator(lambda x, y: both(x, y))
-    __or__, __ror__ = _operator(lambda x, y: either(x, y))
+    __and__, __rand__ = _operator(lambda x, y: logical_and(x, y))
+    __or__, __ror__ = _operator(lambda x, y: logical_or(x, y))
     __lt__ = _comparison("<", sympy.Lt)
     __le__ = _comparison("<=", sympy.Le)
     __gt__ = _comparison(">", sympy.Gt)
@@ -164,11 +165,11 @@ class Array(Methods):
     __ne__ = _comparison("!=", sympy.Ne)  # type: ignore[assignment]
     __hash__ = object.__hash__
 
-    def __divmod__(self, other: object) -> tuple[Array, Array]:
-        return self // other, self % other
+    def __divmod__(self, divisor: object) -> tuple[Array, Array]:
+        return self // divisor, self % divisor
 
-    def __rdivmod__(self, other: object) -> tuple[Array, Array]:
-        return other // self, other % self
+    def __rdivmod__(self, dividend: object) -> tuple[Array, Array]:
+        return dividend // self, dividend % self
 
     def __neg__(self) -> Array:
         return scale(self, sympy.S.NegativeOne)
@@ -180,7 +181,7 @@ class Array(Methods):
         return elementwise(sympy.Abs(ir.slot(0)), self)
 
     def __invert__(self) -> Array:
-        return opposite(self)
+        return logical_not(self)
 
     def __getitem__(self, index: object) -> Array:
         try:
@@ -207,8 +208,8 @@ class Array(Methods):
 
 
 def asarray(value: object) -> Array:
-    """`value` as a symbolic array: an `Array`, a number, a NumPy array, nested lists of numbers
-    and arrays, a dimension, or a SymPy scalar or matrix expression.
+    """Convert `value` to a symbolic array: an `Array`, a number, a NumPy array, nested lists of
+    numbers and arrays, a dimension, or a SymPy scalar or matrix expression.
 
     Raises UnsupportedError for anything else, DeclarationError for numbers that are not finite,
     ShapeError for ragged lists.
@@ -259,7 +260,7 @@ OPERANDS = (
 
 
 def broadcast_to(array: Array, shape: Shape) -> Array:
-    """`array` stretched to `shape`."""
+    """Broadcast `array` to `shape`. Raises ShapeError where NumPy would."""
     shape = tuple(dimensions.dimension(size) for size in shape)
     if array.node.shape == shape:
         return array
@@ -275,35 +276,35 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
 
 
 def at_least(array: Array, rank: int) -> Array:
-    """`array` with leading axes of length 1 up to `rank` axes."""
+    """Prepend axes of length 1 to `array` up to `rank` axes."""
     return array[(None,) * max(0, rank - array.ndim)]
 
 
-def add(left: Array, right: Array) -> Array:
-    """left + right."""
-    shape = broadcast("{} + {}", left.node, right.node)
-    terms = (broadcast_to(left, shape).node, broadcast_to(right, shape).node)
+def add(x: Array, y: Array) -> Array:
+    """x + y."""
+    shape = broadcast("{} + {}", x.node, y.node)
+    terms = (broadcast_to(x, shape).node, broadcast_to(y, shape).node)
     return Array(ir.Sum(terms, shape))
 
 
-def subtract(left: Array, right: Array) -> Array:
-    """left - right."""
-    broadcast("{} - {}", left.node, right.node)
-    return add(left, -right)
+def subtract(x: Array, y: Array) -> Array:
+    """x - y."""
+    broadcast("{} - {}", x.node, y.node)
+    return add(x, -y)
 
 
 def scale(array: Array, coefficient: sympy.Expr) -> Array:
-    """A number (or polynomial in dimensions) times `array`."""
+    """Multiply `array` by a number or a polynomial in dimensions."""
     labels = range(array.ndim)
     return Array(ir.einsum([(array.node, labels)], labels, coefficient))
 
 
-def multiply(left: Array, right: Array) -> Array:
-    """left * right, entry by entry."""
-    shape = broadcast("{} * {}", left.node, right.node)
+def multiply(x: Array, y: Array) -> Array:
+    """x * y, entry by entry."""
+    shape = broadcast("{} * {}", x.node, y.node)
     factors = []
     coefficient = sympy.S.One
-    for operand in (left, right):
+    for operand in (x, y):
         number = ir.literal(operand.node)
         if number is None:
             factors.append((operand.node, axis_labels(operand.node.shape, shape)))
@@ -312,30 +313,33 @@ def multiply(left: Array, right: Array) -> Array:
     return Array(ir.einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape))))
 
 
-def divide(left: Array, right: Array) -> Array:
-    """left / right, entry by entry."""
-    shape = broadcast("{} / {}", left.node, right.node)
-    number = ir.literal(right.node)
+def divide(x: Array, y: Array) -> Array:
+    """x / y, entry by entry."""
+    shape = broadcast("{} / {}", x.node, y.node)
+    number = ir.literal(y.node)
     if number is None:
-        return multiply(left, power(right, asarray(-1)))
+        return multiply(x, power(y, asarray(-1)))
     if number == 0:
         raise DeclarationError("division by the constant 0")
-    return scale(broadcast_to(left, shape), 1 / number)
+    return scale(broadcast_to(x, shape), 1 / number)
 
 
-def floor_divide(left: Array, right: Array) -> Array:
-    """floor(left / right), entry by entry."""
-    return elementwise(sympy.floor(ir.slot(0)), divide(left, right))
+def floor_divide(x: Array, y: Array) -> Array:
+    """floor(x / y), entry by entry."""
+    return elementwise(sympy.floor(ir.slot(0)), divide(x, y))
 
 
-def remainder(left: Array, right: Array) -> Array:
-    """left - right * floor(left / right), entry by entry: of the sign of `right`."""
-    return subtract(left, multiply(right, floor_divide(left, right)))
+def remainder(x: Array, y: Array) -> Array:
+    """x - y * floor(x / y), entry by entry: it has the sign of `y`."""
+    return subtract(x, multiply(y, floor_divide(x, y)))
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """base ** exponent, entry by entry. Raises DeclarationError for a constant base with entries
-    that are not positive where the exponent is no constant: the power would be nan."""
+    """base ** exponent, entry by entry.
+
+    Raises DeclarationError for a constant base with entries that are not positive and an exponent
+    that is not constant: the power would be nan.
+    """
     shape = broadcast("{} ** {}", base.node, exponent.node)
     number = ir.literal(exponent.node)
     if number is None:
@@ -363,34 +367,32 @@ def _require_positive(base: Array, exponent: Array) -> None:
         )
 
 
-def matmul(left: Array, right: Array) -> Array:
-    """left @ right, with NumPy's rules for vectors and stacks. Raises ShapeError."""
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b, with NumPy's rules for vectors and stacks. Raises ShapeError."""
     form = "{} @ {}"
-    if not left.ndim or not right.ndim:
-        raise disagreement(form, [left.node, right.node], "multiply by scalars with *")
-    inner = left.node.shape[-1], right.node.shape[max(right.ndim - 2, 0)]
+    if not a.ndim or not b.ndim:
+        raise disagreement(form, [a.node, b.node], "multiply by scalars with *")
+    inner = a.node.shape[-1], b.node.shape[max(b.ndim - 2, 0)]
     if inner[0] != inner[1]:
         problem = f"expected {inner[0]} = {inner[1]}"
-        raise disagreement(form, [left.node, right.node], problem)
-    clash = broadcast_clash([left.node.shape[:-2], right.node.shape[:-2]])
+        raise disagreement(form, [a.node, b.node], problem)
+    clash = broadcast_clash([a.node.shape[:-2], b.node.shape[:-2]])
     if clash:
         problem = f"the leading axes do not broadcast: {clash}"
-        raise disagreement(form, [left.node, right.node], problem)
-    stacks = broadcast_shapes(left.node.shape[:-2], right.node.shape[:-2])
+        raise disagreement(form, [a.node, b.node], problem)
+    stack = broadcast_shapes(a.node.shape[:-2], b.node.shape[:-2])
     row, column, middle = "row", "column", "middle"
-    left_core = (row, middle)[-min(left.ndim, 2) :]
-    right_core = (middle, column)[: min(right.ndim, 2)]
-    left_labels = axis_labels(left.node.shape[:-2], stacks) + left_core
-    right_labels = axis_labels(right.node.shape[:-2], stacks) + right_core
-    output = (*range(len(stacks)), *left_core[:-1], *right_core[1:])
-    sizes = dict(enumerate(stacks))
-    return Array(
-        ir.einsum([(left.node, left_labels), (right.node, right_labels)], output, sizes=sizes)
-    )
+    a_core = (row, middle)[-min(a.ndim, 2) :]
+    b_core = (middle, column)[: min(b.ndim, 2)]
+    a_labels = axis_labels(a.node.shape[:-2], stack) + a_core
+    b_labels = axis_labels(b.node.shape[:-2], stack) + b_core
+    output = (*range(len(stack)), *a_core[:-1], *b_core[1:])
+    sizes = dict(enumerate(stack))
+    return Array(ir.einsum([(a.node, a_labels), (b.node, b_labels)], output, sizes=sizes))
 
 
 def transpose(array: Array, axes: Sequence[int]) -> Array:
-    """The axes of `array` in the order given."""
+    """Permute the axes of `array`."""
     order = [normalise_axis(axis, array.ndim) for axis in axes]
     if sorted(order) != list(range(array.ndim)):
         raise disagreement(
@@ -402,14 +404,14 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
 
 
 def trace(array: Array) -> Array:
-    """The sum of the diagonal over the last two axes."""
+    """Sum the diagonals of the last two axes."""
     require_square("trace", array.node)
     stacked = range(array.ndim - 2)
     return Array(ir.einsum([(array.node, (*stacked, "d", "d"))], stacked))
 
 
 def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The sum over `axis`, an axis or several; all axes by default."""
+    """Sum over `axis`, one or several; by default over all axes."""
     summed = normalise_axes(axis, array.ndim)
     labels = range(array.ndim)
     output = [("kept", i) if i in summed else i for i in labels if keepdims or i not in summed]
@@ -418,16 +420,16 @@ def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
 
 
 def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Array:
-    """`expression` of slot(0), slot(1), ... at the broadcast arguments.
+    """Apply `expression` of slot(0), slot(1), ... to the broadcast arguments.
 
-    Arguments that are one number everywhere become part of the expression, and equal ones
-    share a slot. `form` is how messages write it, with a {} for each argument.
+    Numbers become part of the expression, and equal arguments share a slot. `form` is the call in
+    error messages, with a {} for each argument.
     """
     operands = [argument.node for argument in arguments]
     shape = broadcast(form or ", ".join(["{}"] * len(operands)), *operands)
-    exact = _of_sizes(expression, operands)
-    if exact is not None:
-        return Array(ir.full(exact, shape))
+    arithmetic = _arithmetic_of_sizes(expression, operands)
+    if arithmetic is not None:
+        return Array(ir.full(arithmetic, shape))
     nodes: list[ir.Node] = []
     replacements: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(arguments):
@@ -449,15 +451,18 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
     return _select_slots(expression, nodes)
 
 
-def _of_sizes(expression: sympy.Expr, operands: Sequence[ir.Node]) -> sympy.Expr | None:
-    """`expression` as arithmetic of sizes and their roots, where it is that and surely real."""
-    found = [ir.literal(operand) for operand in operands]
-    numbers = {ir.slot(i): number for i, number in enumerate(found) if number is not None}
-    if len(numbers) < len(found) or not all(number.is_positive for number in numbers.values()):
+def _arithmetic_of_sizes(expression: sympy.Expr, operands: Sequence[ir.Node]) -> sympy.Expr | None:
+    """Return `expression` as arithmetic of sizes and their roots; None where an operand is no such
+    number, or the result may not be real."""
+    literals = [ir.literal(operand) for operand in operands]
+    sizes_by_slot = {ir.slot(i): number for i, number in enumerate(literals) if number is not None}
+    if len(sizes_by_slot) < len(literals) or not all(
+        number.is_positive for number in sizes_by_slot.values()
+    ):
         return None
-    exact = expression.subs(numbers, simultaneous=True)
-    sizes = exact.free_symbols
-    return exact if sizes and exact.is_algebraic_expr(*sizes) and exact.is_real else None
+    result = expression.subs(sizes_by_slot, simultaneous=True)
+    symbols = result.free_symbols
+    return result if symbols and result.is_algebraic_expr(*symbols) and result.is_real else None
 
 
 def _require_finite(expression: sympy.Expr, nodes: Sequence[ir.Node]) -> None:
@@ -481,8 +486,8 @@ def _indicator(condition: Boolean) -> sympy.Expr:
 
 
 def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
-    """The condition of which `array` is the indicator, on the slots of the arrays that come
-    with it; None where it is no indicator."""
+    """Return the condition of which `array` is the indicator, on slots, and the arrays of these
+    slots; None where `array` is no indicator."""
     node = array.node
     if isinstance(node, ir.Map) and _is_indicator(node):
         return node.expression.args[0].args[1], [Array(argument) for argument in node.arguments]
@@ -493,66 +498,69 @@ def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
 
 
 def _is_indicator(node: ir.Node) -> bool:
-    """Whether the entries are 0 or 1 by construction: conditions, indexed and multiplied."""
+    """Return whether the entries are 0 or 1 by construction: conditions, indexed and multiplied."""
     if isinstance(node, ir.Constant):
         return bool(np.isin(node.array, (0, 1)).all())
     if isinstance(node, ir.Map) and isinstance(node.expression, sympy.Piecewise):
         return bool(node.expression == _indicator(node.expression.args[0].args[1]))
     if isinstance(node, ir.Einsum):
-        single = {b for f, own in node.factors if isinstance(f, (ir.Slice, ir.Delta)) for b in own}
-        plain = node.coefficient == 1 and set(node.contracted) <= single
-        return plain and all(_is_indicator(factor) for factor, _ in node.factors)
+        selecting = [f for f in node.factors if isinstance(f[0], (ir.Slice, ir.Delta))]
+        # summed over any other label, entries would add up to more than 1
+        adds_nothing_up = set(node.contracted) <= set(ir.labels_of(selecting))
+        is_product = node.coefficient == 1 and adds_nothing_up
+        return is_product and all(_is_indicator(factor) for factor, _ in node.factors)
     return isinstance(node, ir.Structural)
 
 
 def _logical(operator: Any, form: str, *arrays: Array) -> Array:
-    """The indicator of conditions combined."""
+    """Combine the indicators `arrays` by `operator`: the indicator of And, Or or Not of their
+    conditions."""
     operands: list[Array] = []
-    combined = []
+    conditions = []
     for array in arrays:
-        known = _condition(array)
-        if known is None:
+        indicated = _condition(array)
+        if indicated is None:
             text = form.format(*(operand_text(operand.node) for operand in arrays))
             raise UnsupportedError(
                 f"{text}: {operand_text(array.node)} is no condition; combine comparisons, as in "
                 "(x > 0) & (x < 1)"
             )
-        condition, own = known
+        condition, arguments = indicated
         start = len(operands)
-        renames = {ir.slot(i): ir.slot(start + i) for i in range(len(own))}
-        combined.append(condition.xreplace(renames))
-        operands += own
+        renames = {ir.slot(i): ir.slot(start + i) for i in range(len(arguments))}
+        conditions.append(condition.xreplace(renames))
+        operands += arguments
     shape = broadcast(form, *(array.node for array in arrays))
-    return broadcast_to(elementwise(_indicator(operator(*combined)), *operands), shape)
+    return broadcast_to(elementwise(_indicator(operator(*conditions)), *operands), shape)
 
 
-def both(left: Array, right: Array) -> Array:
-    """Where both conditions hold."""
-    return _logical(sympy.And, "{} & {}", left, right)
+def logical_and(x: Array, y: Array) -> Array:
+    """Return the indicator of both conditions."""
+    return _logical(sympy.And, "{} & {}", x, y)
 
 
-def either(left: Array, right: Array) -> Array:
-    """Where one of two conditions holds."""
-    return _logical(sympy.Or, "{} | {}", left, right)
+def logical_or(x: Array, y: Array) -> Array:
+    """Return the indicator of either condition."""
+    return _logical(sympy.Or, "{} | {}", x, y)
 
 
-def opposite(array: Array) -> Array:
-    """Where a condition does not hold."""
+def logical_not(array: Array) -> Array:
+    """Return the indicator of the condition's negation."""
     return _logical(sympy.Not, "~{}", array)
 
 
-def where(condition: object, first: object, second: object) -> Array:
-    """`first` where the condition holds (is not 0), else `second`."""
-    test, yes, no = asarray(condition), asarray(first), asarray(second)
-    shape = broadcast("where({}, {}, {})", test.node, yes.node, no.node)
-    relation, operands = _condition(test) or (sympy.Ne(ir.slot(0), 0), [test])
+def where(condition: object, x: object, y: object) -> Array:
+    """Choose `x` where the condition holds (is not 0), else `y`, entry by entry."""
+    mask, x, y = asarray(condition), asarray(x), asarray(y)
+    shape = broadcast("where({}, {}, {})", mask.node, x.node, y.node)
+    relation, operands = _condition(mask) or (sympy.Ne(ir.slot(0), 0), [mask])
     count = len(operands)
     expression = sympy.Piecewise((ir.slot(count), relation), (ir.slot(count + 1), True))
-    return broadcast_to(elementwise(expression, *operands, yes, no), shape)
+    return broadcast_to(elementwise(expression, *operands, x, y), shape)
 
 
 def stack(arrays: Sequence[Array]) -> Array:
-    """Arrays of one shape, stacked along a new leading axis."""
+    """Stack arrays of one shape along a new leading axis."""
     if not arrays:
         raise ShapeError("there is nothing to stack")
     shape = arrays[0].node.shape
@@ -570,8 +578,8 @@ def stack(arrays: Sequence[Array]) -> Array:
 
 
 def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0) -> Array:
-    """An operation of the registry on the trailing axes of the arguments, whose leading axes
-    broadcast. Raises ShapeError."""
+    """Apply an operation to the trailing axes of the arguments, whose leading axes broadcast.
+    Raises ShapeError."""
     operands = [argument.node for argument in arguments]
     form = f"{operation.name}({', '.join(['{}'] * len(operands))})"
     stacks = []
@@ -583,15 +591,13 @@ def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int
         raise disagreement(form, operands, f"the leading axes do not broadcast: {clash}")
     stacked = broadcast_shapes(*stacks)
     labelled = []
-    for argument, own in zip(arguments, stacks, strict=True):
+    for argument, axes in zip(arguments, stacks, strict=True):
         node = argument.node
-        if any(
-            size == 1 and target != 1
-            for size, target in zip(own, stacked[len(stacked) - len(own) :], strict=True)
-        ):
-            node = broadcast_to(argument, stacked + node.shape[len(own) :]).node
-            own = stacked
-        labelled.append((node, tuple(range(len(stacked) - len(own), len(stacked)))))
+        missing = len(stacked) - len(axes)
+        if any(a == 1 and b != 1 for a, b in zip(axes, stacked[missing:], strict=True)):
+            node = broadcast_to(argument, stacked + node.shape[len(axes) :]).node
+            missing = 0
+        labelled.append((node, tuple(range(missing, len(stacked)))))
     try:
         return Array(ir.Apply(operation, tuple(labelled), stacked, parameters, output))
     except ShapeError as error:

@@ -20,24 +20,25 @@ _fresh = itertools.count()
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The common shape of shapes that broadcast as NumPy's do: axes aligned at the right, a literal
-    1 stretches."""
+    """Return the common shape of shapes that broadcast as NumPy's do: axes aligned at the right, a
+    literal 1 stretches."""
     return tuple(
-        next((size for size in sizes if size != 1), sympy.S.One) for sizes in _columns(shapes)
+        next((size for size in sizes if size != 1), sympy.S.One) for sizes in _aligned_sizes(shapes)
     )
 
 
 def broadcast_clash(shapes: Sequence[Shape]) -> str:
-    """The two sizes that keep the shapes from broadcasting, as "n against m"; "" if none do."""
-    for sizes in reversed(_columns(shapes)):
+    """Return the two sizes that keep the shapes from broadcasting, as "n against m"; "" if none
+    do."""
+    for sizes in reversed(_aligned_sizes(shapes)):
         different = list(dict.fromkeys(size for size in sizes if size != 1))
         if len(different) > 1:
             return f"{different[0]} against {different[1]}"
     return ""
 
 
-def _columns(shapes: Sequence[Shape]) -> list[list[Dimension]]:
-    """For each axis of the common shape, the sizes that the shapes have there."""
+def _aligned_sizes(shapes: Sequence[Shape]) -> list[list[Dimension]]:
+    """List, for each axis of the common shape, the sizes that the shapes have there."""
     rank = max((len(shape) for shape in shapes), default=0)
     return [
         [shape[axis - rank] for shape in shapes if len(shape) >= rank - axis]
@@ -46,8 +47,8 @@ def _columns(shapes: Sequence[Shape]) -> list[list[Dimension]]:
 
 
 def axis_labels(shape: Shape, target: Shape) -> tuple[Any, ...]:
-    """Labels that align `shape` at the right of `target`, whose labels are 0, 1, ...;
-    a stretched axis of length 1 gets a label of its own."""
+    """Return labels that align `shape` at the right of `target`, whose labels are 0, 1, ...; a
+    stretched axis of length 1 gets a fresh label."""
     start = len(target) - len(shape)
     return tuple(
         start + axis if size == target[start + axis] else ("stretched", next(_fresh))
@@ -56,7 +57,7 @@ def axis_labels(shape: Shape, target: Shape) -> tuple[Any, ...]:
 
 
 def normalise_axis(axis: int, rank: int) -> int:
-    """A possibly negative axis as one of 0 .. rank-1; raises ShapeError."""
+    """Convert a possibly negative axis to one of 0 .. rank-1. Raises ShapeError."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise UnsupportedError(f"an axis is an integer, not {shown(axis)}")
     if not -rank <= axis < rank:
@@ -65,7 +66,8 @@ def normalise_axis(axis: int, rank: int) -> int:
 
 
 def normalise_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """One axis, several, or None for all, as a tuple; raises ShapeError where one is repeated."""
+    """Convert one axis, several, or None for all to a tuple. Raises ShapeError where one is
+    repeated."""
     if axis is None:
         return tuple(range(rank))
     if isinstance(axis, Sequence):

@@ -1,10 +1,11 @@
-"""What a value is, as a text: equal values have equal texts, in every process, and others do not.
+"""The content of values as texts: equal values have equal texts, in every process, and others do
+not.
 
 Numbers are written out in full, arrays by their bytes. A function is its source text, or its
-bytecode where there is none that it was surely compiled from, with its defaults, what it encloses
-and the globals it names, functions and modules of the user's followed in turn. What comes with
-Python or with this package and those that it needs is called by its name: their versions, and a
-digest of the compiler's files, stand in for what is in them.
+bytecode where the source may have changed since it was compiled, with its defaults, its closure and
+the globals it names; functions and modules of the user are followed in turn. Objects of Python, of
+this package and of its dependencies are called by name: their versions, and a digest of the
+compiler's files, are part of the cache key elsewhere.
 """
 
 from __future__ import annotations
@@ -26,18 +27,20 @@ import sympy
 
 from derivatrix.runtime.errors import DeclarationError
 
-NAMED = frozenset({"derivatrix", "numpy", "scipy", "sympy", "numba", *sys.stdlib_module_names})
-"""Packages whose functions and classes are called by their names."""
+TRUSTED_PACKAGES = frozenset(
+    {"derivatrix", "numpy", "scipy", "sympy", "numba", *sys.stdlib_module_names}
+)
+"""Packages whose functions and classes are called by name instead of being read."""
 
 
 class Keyed:
-    """What has a text of its own that tells it from everything else: its attribute `key`."""
+    """A class whose instances have an attribute `key`, a text that identifies them."""
 
     __slots__ = ()
 
 
 def content(value: object) -> str:
-    """The text of what nodes of the intermediate representation are made of."""
+    """Return the text of a value that nodes of the intermediate representation hold."""
     if isinstance(value, Keyed):
         return str(value.key)  # type: ignore[attr-defined]
     if isinstance(value, str):
@@ -52,15 +55,17 @@ def content(value: object) -> str:
 
 
 def content_digest(value: object) -> str:
-    """A short text for any value, as for a record with functions in it.
+    """Return a digest of any value, as of a record with functions in it.
 
-    Raises DeclarationError for what cannot be read, as an open file."""
+    Raises DeclarationError for values that cannot be read, as an open file.
+    """
     return hashlib.blake2b(_Reader().text(value).encode(), digest_size=12).hexdigest()
 
 
 @lru_cache(maxsize=65536, typed=True)
 def _symbolic(value: sympy.Basic) -> str:
-    """`sympy.srepr`, but classes with their modules and numbers exact and in short."""
+    """Return `sympy.srepr` of an expression, but with modules of classes, and with numbers exact
+    and short."""
     match value:
         case sympy.Integer():
             return str(value)
@@ -68,20 +73,20 @@ def _symbolic(value: sympy.Basic) -> str:
             sign, mantissa, exponent, _ = value._mpf_
             return f"Float({'-' if sign else ''}{mantissa},{exponent})"
         case _ if value.args:
-            return f"{_name(type(value))}({','.join(map(_symbolic, value.args))})"
+            return f"{_qualified_name(type(value))}({','.join(map(_symbolic, value.args))})"
     return sympy.srepr(value)
 
 
-def _name(value: Any) -> str:
+def _qualified_name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
 class _Reader:
-    """Reads one value. What is met again inside of itself is called by its number."""
+    """Reads one value. An object met again inside the value is written as its number."""
 
     def __init__(self) -> None:
-        self.met: dict[int, int] = {}
-        self.kept: list[object] = []
+        self.numbers: dict[int, int] = {}
+        self.objects: list[object] = []  # alive, so that no other object gets the id
 
     def text(self, value: Any) -> str:
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
@@ -91,11 +96,11 @@ class _Reader:
         if isinstance(value, sympy.Basic):
             return _symbolic(value)
         if not isinstance(value, (tuple, CodeType)):  # constants, which may be shared or not
-            if id(value) in self.met:
-                return f"met {self.met[id(value)]}"
-            self.met[id(value)] = len(self.met)
-            self.kept.append(value)
-        return f"{_name(type(value))}({','.join(self._parts(value))})"
+            if id(value) in self.numbers:
+                return f"met {self.numbers[id(value)]}"
+            self.numbers[id(value)] = len(self.numbers)
+            self.objects.append(value)
+        return f"{_qualified_name(type(value))}({','.join(self._parts(value))})"
 
     def _texts(self, values: Iterable[object]) -> Iterator[str]:
         return map(self.text, values)
@@ -127,10 +132,10 @@ class _Reader:
         return self._reduced(value)
 
     def _function(self, function: FunctionType) -> Iterator[str]:
-        yield _name(function)
+        yield _qualified_name(function)
         yield from self._texts([function.__defaults__, function.__kwdefaults__])
         yield from self._texts(cell.cell_contents for cell in function.__closure__ or ())
-        if _is_named(function.__module__):
+        if _is_trusted(function.__module__):
             return
         yield _source(function) or self.text(function.__code__)
         names = sorted(set(_names(function.__code__)))
@@ -139,18 +144,18 @@ class _Reader:
                 yield f"{name}={self._global(function.__globals__[name], names)}"
 
     def _global(self, value: object, names: Iterable[str]) -> str:
-        """What a name of a function's module stands for; of a module what `names` are in it."""
-        if not isinstance(value, ModuleType) or _is_named(value.__name__):
+        """Read the global of a function; of a user's module only the attributes called `names`."""
+        if not isinstance(value, ModuleType) or _is_trusted(value.__name__):
             return self.text(value)
-        used = {name: getattr(value, name) for name in names if hasattr(value, name)}
-        return f"{value.__name__}({self.text(used)})"
+        attributes = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        return f"{value.__name__}({self.text(attributes)})"
 
     def _class(self, value: type) -> Iterator[str]:
-        yield _name(value)
-        if not _is_named(value.__module__):
+        yield _qualified_name(value)
+        if not _is_trusted(value.__module__):
             yield from self._texts(value.__bases__)
             for name, part in vars(value).items():
-                if name not in _OF_CLASSES:
+                if name not in _CLASS_BOILERPLATE:
                     yield f"{name}={self.text(part)}"
 
     def _code(self, code: CodeType) -> Iterator[str]:
@@ -158,7 +163,7 @@ class _Reader:
         return self._texts([code.co_code, code.co_consts, *names])
 
     def _reduced(self, value: object) -> Iterator[str]:
-        """As it would be pickled."""
+        """Read the parts by which pickle would rebuild an object."""
         reduce = copyreg.dispatch_table.get(type(value), lambda value: value.__reduce_ex__(2))
         try:
             reduced = reduce(value)
@@ -172,15 +177,15 @@ class _Reader:
         return self._texts(list(part) if isinstance(part, Iterator) else part for part in reduced)
 
 
-_OF_CLASSES = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__"})
+_CLASS_BOILERPLATE = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__"})
 
 
-def _is_named(module: str | None) -> bool:
-    return (module or "builtins").partition(".")[0] in NAMED
+def _is_trusted(module: str | None) -> bool:
+    return (module or "builtins").partition(".")[0] in TRUSTED_PACKAGES
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The globals and attributes that a function and those inside of it name."""
+    """Yield the globals and attributes that a function and the functions inside it name."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -188,7 +193,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _source(function: FunctionType) -> str:
-    """The text of a function where it is in its file; "" where that holds another by now."""
+    """Return the text of a function, or "" where its file has changed since."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
@@ -197,7 +202,8 @@ def _source(function: FunctionType) -> str:
 
 @lru_cache(maxsize=256)
 def _sources(text: str, file: str) -> dict[CodeType, str]:
-    """The text of each function of a file, with its number among those that begin on its line."""
+    """Map each function of a file to its text, with its number among those that begin on its
+    line."""
     try:
         tree, compiled = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -206,18 +212,18 @@ def _sources(text: str, file: str) -> dict[CodeType, str]:
     texts: dict[int, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
-            first = min(
-                [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
+            first_line = min(
+                [node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]
             )
-            body = "\n".join(lines[first - 1 : node.end_lineno])
-            texts[first] = max(texts.get(first, ""), body, key=len)
+            body = "\n".join(lines[first_line - 1 : node.end_lineno])
+            texts[first_line] = max(texts.get(first_line, ""), body, key=len)
     codes = [code for code in _codes(compiled) if code.co_firstlineno in texts]
     numbers: Counter[int] = Counter()
-    found = {}
+    sources = {}
     for code in codes:
         numbers[code.co_firstlineno] += 1
-        found[code] = f"{numbers[code.co_firstlineno]} in {texts[code.co_firstlineno]}"
-    return found
+        sources[code] = f"{numbers[code.co_firstlineno]} in {texts[code.co_firstlineno]}"
+    return sources
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

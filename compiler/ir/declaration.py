@@ -1,4 +1,4 @@
-"""What a declared function is: its inputs, its expression, what to differentiate by."""
+"""Declared functions: inputs, an expression, and the inputs to differentiate by."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from derivatrix.compiler.ir.nodes import Leaf, Node
 class Declaration:
     """A function as declared.
 
-    name: a Python identifier; inputs: its leaves, in the order of the arguments; expression: the
-    node of the result, without the batch axis; wrt: the names of the inputs to differentiate by;
-    batch: the names of those that gain a leading batch axis.
+    name: a Python identifier
+    inputs: its leaves, in the order of the arguments
+    expression: the node of the result, without the batch axis
+    wrt: names of the inputs to differentiate by
+    batch: names of the inputs that gain a leading batch axis
     """
 
     name: str
@@ -28,7 +30,8 @@ class Declaration:
         return f"<function {self.name}({arguments}) -> {shape_text(self.expression.shape)}>"
 
     def batched(self, leaf: Leaf) -> Leaf:
-        """The leaf as the generated functions take it, with its batch axis if it has one."""
+        """Return the leaf that generated functions take for this input, with its batch axis if
+        any."""
         if leaf.name not in self.batch:
             return leaf
         return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)

@@ -1,9 +1,9 @@
-"""Divided differences of scalar expressions, of every order, right at points that are equal.
+"""Divided differences of scalar expressions, of every order, accurate at points that are equal.
 
 f[x, y] = (f(x) - f(y)) / (x - y), f[x, y, z] = (f[x, y] - f[y, z]) / (x - z), ... do not depend on
-the order of the points and have derivatives where points meet (de Boor, Divided Differences,
-2005). Sums, products, powers and compositions have rules, so what is left are differences of
-elementary functions: (f g)[x, y] = f(x) g[x, y] + f[x, y] g(y), f(g)[x, y] = f[g(x), g(y)] g[x, y].
+the order of the points and have derivatives where points meet (de Boor, Divided Differences, 2005).
+Rules for sums, products, powers and compositions reduce them to differences of elementary
+functions: (f g)[x, y] = f(x) g[x, y] + f[x, y] g(y), f(g)[x, y] = f[g(x), g(y)] g[x, y].
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import UnsupportedError
 
 VARIABLE = sympy.Symbol("z", real=True)
+"""The argument of the functions whose differences are taken."""
 
-TERMS = 8
-"""How many terms of Taylor's series follow the first."""
+TAYLOR_TERMS = 8
+"""Terms of Taylor's series after the first."""
 
 ROUNDING = sympy.Float("2e-16")
+"""Unit roundoff of float64, rounded up."""
 
 KINKED = (
     sympy.Piecewise,
@@ -33,19 +35,19 @@ KINKED = (
     scalar_functions.relu,
     scalar_functions.step,
 )
-"""Functions that are not taken to have divided differences."""
+"""Functions without divided differences of every order: they jump or have kinks."""
 
 
 class HasDifferences(scalar_functions.ScalarFunction):
-    """A function with a rule of its own for differences."""
+    """A function with a rule for its first difference."""
 
     def difference(self, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
-        """The difference, as a function of `variable`, at that and at `other`."""
+        """Return f[variable, other] of this expression f of `variable`."""
         raise UnsupportedError(f"{self} has no divided differences")
 
 
 class Differences(scalar_functions.ScalarFunction):
-    """The divided differences of `function`, an expression of VARIABLE, at two or more points, in
+    """The divided difference of `function`, an expression of VARIABLE, at two or more points, in
     any order; see `differences`."""
 
     nargs: int | None = None  # type: ignore[assignment]
@@ -53,7 +55,7 @@ class Differences(scalar_functions.ScalarFunction):
 
     @classmethod
     def eval(cls, *points: sympy.Expr) -> sympy.Expr | None:
-        """In canonical order; at points that are the same the derivative of Taylor's series."""
+        """Sort the points; at equal ones take the term of Taylor's series."""
         if len(set(points)) == 1:
             return taylor(cls.function, len(points) - 1).xreplace({VARIABLE: points[0]})
         ordered = sorted(points, key=sympy.default_sort_key)
@@ -64,15 +66,15 @@ class Differences(scalar_functions.ScalarFunction):
 
     def _eval_evalf(self, prec: int) -> sympy.Expr:
         names, steps, result = program(self.function, len(self.args))
-        known = dict(zip(names, self.args, strict=True))
+        values = dict(zip(names, self.args, strict=True))
         for name, part in steps:
-            known[name] = part.xreplace(known)._eval_evalf(prec)
-        return result.xreplace(known)._eval_evalf(prec)
+            values[name] = part.xreplace(values)._eval_evalf(prec)
+        return result.xreplace(values)._eval_evalf(prec)
 
     def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
         names, steps, result = program(self.function, len(self.args))
-        written = [f"{name} := {printer._print(part)}" for name, part in steps]
-        body = ", ".join([*written, printer._print(result)])
+        assignments = [f"{name} := {printer._print(part)}" for name, part in steps]
+        body = ", ".join([*assignments, printer._print(result)])
         arguments = ", ".join(map(printer._print, self.args))
         return f"(lambda {', '.join(map(str, names))}: ({body})[-1])({arguments})"
 
@@ -81,8 +83,8 @@ class Differences(scalar_functions.ScalarFunction):
 
 @cache
 def differences(function: sympy.Expr) -> type[Differences]:
-    """The divided differences of an expression of VARIABLE, as a SymPy function of points. Its
-    name is that of an elementary function, as in "exp", or the expression."""
+    """Return the divided differences of an expression of VARIABLE, as a SymPy function of points.
+    It is called as the elementary function, as in "exp", or as the expression."""
     plain = isinstance(function, sympy.Function) and function.args == (VARIABLE,)
     name = function.func.__name__ if plain else f"({function})"
     return type(name, (Differences,), {"function": function})
@@ -90,7 +92,7 @@ def differences(function: sympy.Expr) -> type[Differences]:
 
 @cache
 def taylor(function: sympy.Expr, order: int) -> sympy.Expr:
-    """The derivative of an expression of VARIABLE over the factorial of its order."""
+    """Return the derivative of an expression of VARIABLE, divided by the factorial of its order."""
     if order == 0:
         return function
     slope = scalar_functions.derivative(taylor(function, order - 1), VARIABLE) / order
@@ -104,65 +106,70 @@ Step = tuple[sympy.Symbol, sympy.Expr]
 
 @cache
 def program(function: sympy.Expr, count: int) -> tuple[list[sympy.Symbol], list[Step], sympy.Expr]:
-    """How the difference at `count` points is computed: their names, steps that name values, and
-    the result. The points are put in ascending order; then, by order and from the left, come the
-    differences at neighbours."""
+    """Return a straight-line program for the difference at `count` points: the points' names, the
+    steps (name, expression), and the result.
+
+    The points are sorted first; then come the differences at neighbours, by order and from the
+    left.
+    """
     names = [sympy.Symbol(f"p{i}", real=True) for i in range(count)]
     steps: list[Step] = []
 
-    def named(part: sympy.Expr) -> sympy.Symbol:
+    def assign(part: sympy.Expr) -> sympy.Symbol:
         name = sympy.Symbol(f"t{len(steps)}", real=True)
         steps.append((name, part))
         return name
 
     points = list(names)
-    for last in range(count - 1, 0, -1):
-        for i in range(last):
+    for end in range(count - 1, 0, -1):
+        for i in range(end):
             low, high = points[i : i + 2]
-            points[i : i + 2] = named(sympy.Min(low, high)), named(sympy.Max(low, high))
-    table = [named(function.xreplace({VARIABLE: point})) for point in points]
+            points[i : i + 2] = assign(sympy.Min(low, high)), assign(sympy.Max(low, high))
+    table = [assign(function.xreplace({VARIABLE: point})) for point in points]
     for order in range(1, count):
         table = [
-            named(_neighbours(function, points[i : i + order + 1], table[i : i + 2], named))
+            assign(_at_neighbours(function, points[i : i + order + 1], table[i : i + 2], assign))
             for i in range(count - order)
         ]
     return names, steps[:-1], steps[-1][1]
 
 
-def _neighbours(
+def _at_neighbours(
     function: sympy.Expr,
     points: Sequence[sympy.Symbol],
-    parts: Sequence[sympy.Symbol],
-    named: Callable[[sympy.Expr], sympy.Symbol],
+    lower: Sequence[sympy.Symbol],
+    assign: Callable[[sympy.Expr], sympy.Symbol],
 ) -> sympy.Expr:
-    """The difference at ascending points, from those at all but the last and all but the first;
-    where Taylor's polynomial about their mean is right to rounding, that."""
+    """Return the difference at ascending points: of `lower`, those at all points but the last and
+    but the first, or Taylor's polynomial about the mean where it is accurate to rounding."""
     order = len(points) - 1
-    mean = named(sympy.Add(*points) / len(points))
-    gaps = [named(point - mean) for point in points]
-    radius = named(points[-1] - points[0])
+    mean = assign(sympy.Add(*points) / len(points))
+    gaps = [assign(point - mean) for point in points]
+    radius = assign(points[-1] - points[0])
     series = [
-        named(taylor(function, k).xreplace({VARIABLE: mean})) for k in range(order + TERMS + 1)
+        assign(taylor(function, k).xreplace({VARIABLE: mean}))
+        for k in range(order + TAYLOR_TERMS + 1)
     ]
-    close = sympy.Add(*(abs(series[-k] * radius ** (len(series) - k)) for k in (1, 2)))
+    remainder = sympy.Add(*(abs(series[-k] * radius ** (len(series) - k)) for k in (1, 2)))
     # strictly: where exp(mean) underflows, both sides are 0, and the points may be far apart
-    near = sympy.Or(
-        close < ROUNDING * (abs(series[0]) + abs(series[1] * radius)), sympy.Eq(radius, 0)
+    is_close = sympy.Or(
+        remainder < ROUNDING * (abs(series[0]) + abs(series[1] * radius)), sympy.Eq(radius, 0)
     )
-    polynomials = [sympy.S.One] + [sympy.S.Zero] * TERMS
+    # complete homogeneous symmetric polynomials of the gaps, which multiply Taylor's coefficients
+    complete = [sympy.S.One] + [sympy.S.Zero] * TAYLOR_TERMS
     for gap in gaps:
-        for k in range(TERMS):
-            polynomials[k + 1] = named(polynomials[k + 1] + gap * polynomials[k])
-    sums = sympy.Add(*(s * p for s, p in zip(series[order:], polynomials, strict=True)))
-    return sympy.Piecewise((sums, near), ((parts[1] - parts[0]) / radius, True))
+        for k in range(TAYLOR_TERMS):
+            complete[k + 1] = assign(complete[k + 1] + gap * complete[k])
+    polynomial = sympy.Add(*(s * p for s, p in zip(series[order:], complete, strict=True)))
+    return sympy.Piecewise((polynomial, is_close), ((lower[1] - lower[0]) / radius, True))
 
 
 @cache
 def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
-    """The difference of an expression, as a function of `variable`, at that and at `other`.
+    """Return f[variable, other] of an expression f of `variable`.
 
-    Raises UnsupportedError for functions with steps or kinks, the absolute value excepted, and of
-    several arguments that vary.
+    Raises UnsupportedError for functions with steps or kinks, the absolute value excepted, and for
+    functions of several arguments that vary.
     """
     at_other = expression.xreplace({variable: other})
     if expression == variable:
@@ -176,16 +183,16 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
     if isinstance(expression, sympy.Add):
         return sympy.Add(*map(inner, expression.args))
     if isinstance(expression, sympy.Mul):
-        first, rest = expression.args[0], sympy.Mul(*expression.args[1:])
-        return first * inner(rest) + inner(first) * rest.xreplace({variable: other})
+        factor, cofactor = expression.args[0], sympy.Mul(*expression.args[1:])
+        return factor * inner(cofactor) + inner(factor) * cofactor.xreplace({variable: other})
     if isinstance(expression, HasDifferences):
         return expression.difference(variable, other)
     if isinstance(expression, Differences):
-        return _by_one_point_each(expression, variable, other)
+        return _by_single_points(expression, variable, other)
     if isinstance(expression, sympy.Abs):
-        part = expression.args[0]
-        both = part + part.xreplace({variable: other})
-        return inner(part) * both / (expression + at_other)
+        part = expression.args[0]  # |x| - |y| = (x² - y²) / (|x| + |y|)
+        total = part + part.xreplace({variable: other})
+        return inner(part) * total / (expression + at_other)
     if isinstance(expression, sympy.sign):
         part = expression.args[0]
         return inner(part / sympy.Abs(part))
@@ -193,8 +200,8 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
     if isinstance(expression, sympy.Pow) and exponent.is_Integer:
         if exponent < 0:
             return -inner(1 / expression) * expression * at_other
-        beside = base.xreplace({variable: other})
-        powers = [base**k * beside ** (exponent - 1 - k) for k in range(exponent)]
+        base_at_other = base.xreplace({variable: other})
+        powers = [base**k * base_at_other ** (exponent - 1 - k) for k in range(exponent)]
         return inner(base) * sympy.Add(*powers)
     if isinstance(expression, sympy.Pow) and (2 * exponent).is_Integer:
         return inner(base ** (2 * exponent)) / (expression + at_other)
@@ -206,8 +213,8 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
 def _by_chain(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
     """f(g)[x, y] = f[g(x), g(y)] g[x, y]."""
     varying = [part for part in expression.args if part.has(variable)]
-    fixed = [part for part in expression.args if not part.has(variable)]
-    if isinstance(expression, KINKED) or len(varying) > 1 or not all(p.is_number for p in fixed):
+    constant = [part for part in expression.args if not part.has(variable)]
+    if isinstance(expression, KINKED) or len(varying) > 1 or not all(p.is_number for p in constant):
         raise UnsupportedError(f"{expression} has no divided differences")
     parts = [VARIABLE if part in varying else part for part in expression.args]
     points = varying[0], varying[0].xreplace({variable: other})
@@ -215,15 +222,15 @@ def _by_chain(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbo
     return function(*points) * difference(varying[0], variable, other)
 
 
-def _by_one_point_each(
+def _by_single_points(
     expression: Differences, variable: sympy.Symbol, other: sympy.Symbol
 ) -> sympy.Expr:
-    """Point by point, f[a, c] - f[b, c] = (a - b) f[a, b, c]."""
+    """Move the points one by one: f[a, c] - f[b, c] = (a - b) f[a, b, c]."""
     points = expression.args
-    moved = [point.xreplace({variable: other}) for point in points]
+    targets = [point.xreplace({variable: other}) for point in points]
     return sympy.Add(
         *(
-            expression.func(*points[: i + 1], *moved[i:]) * difference(point, variable, other)
+            expression.func(*points[: i + 1], *targets[i:]) * difference(point, variable, other)
             for i, point in enumerate(points)
             if point.has(variable)
         )

@@ -1,8 +1,7 @@
 """Expansions of scalar expressions at 0: truncated Laurent series of a positive variable.
 
-Their coefficients may hold the variable's logarithm, which grows slower than every power. They
-say what an expression tends to where it is written as a quotient 0/0, and replace it near 0,
-where the quotient would cancel.
+Their coefficients may hold the variable's logarithm, which grows slower than every power. A series
+gives the limit of a quotient 0/0, and replaces the quotient near 0, where it would cancel.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.divided_differences import VARIABLE, taylor
 
 LOGARITHM = sympy.Symbol("log_t", real=True)
-"""The logarithm of the variable within coefficients."""
+"""The logarithm of the variable, within coefficients."""
 
 
 class NoExpansion(Exception):
@@ -33,17 +32,17 @@ class Series(NamedTuple):
     cancels: bool = False
 
     def coefficient(self, order: int) -> sympy.Expr:
-        """That of t^order. Raises NoExpansion for a term of the remainder."""
+        """Return the coefficient of t^order. Raises NoExpansion for a term of the remainder."""
         if order >= self.start + len(self.coefficients):
             raise NoExpansion
         return self.coefficients[order - self.start] if order >= self.start else sympy.S.Zero
 
 
 def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Series:
-    """The series of an expression at variable = 0+, made of parts with `terms` terms each.
+    """Expand an expression at variable = 0+; each part of it has `terms` terms.
 
-    Raises NoExpansion where a part has none (essential singularities, kinks, roots of odd order),
-    and where all known terms cancel.
+    Raises NoExpansion where a part has no series (essential singularities, kinks, roots of odd
+    order), and where all computed terms cancel.
     """
     return _Expander(variable, terms).series(expression)
 
@@ -54,14 +53,14 @@ class _Expander:
     def __init__(self, variable: sympy.Symbol, terms: int) -> None:
         self.variable = variable
         self.terms = terms
-        self.known: dict[sympy.Expr, Series] = {}
+        self.cache: dict[sympy.Expr, Series] = {}
 
     def series(self, expression: sympy.Expr) -> Series:
-        if expression not in self.known:
-            self.known[expression] = self._expanded(expression)
-        return self.known[expression]
+        if expression not in self.cache:
+            self.cache[expression] = self._expand(expression)
+        return self.cache[expression]
 
-    def _expanded(self, expression: sympy.Expr) -> Series:
+    def _expand(self, expression: sympy.Expr) -> Series:
         if not expression.has(self.variable):
             return self._constant(expression)
         match expression:
@@ -75,7 +74,7 @@ class _Expander:
                     product = self._product(product, self.series(part))
                 return product
             case sympy.exp():
-                return self._composed(expression)
+                return self._compose(expression)
             case sympy.Pow(args=(base, exponent)) if not exponent.has(self.variable):
                 return self._power(self.series(base), exponent)
             case sympy.log():
@@ -87,11 +86,12 @@ class _Expander:
             case scalar_functions.relu() | scalar_functions.step():
                 return self.series(expression.definition())
             case sympy.Function():
-                return self._composed(expression)
+                return self._compose(expression)
         raise NoExpansion
 
     def _constant(self, value: sympy.Expr) -> Series:
-        """A number, exact to all terms; the number 0 has no first coefficient but itself."""
+        """Return the series of a constant, exact to all terms; only the number 0 has a first
+        coefficient 0."""
         return Series(0, (value, *[sympy.S.Zero] * (self.terms - 1)))
 
     def _sum(self, parts: Sequence[Series]) -> Series:
@@ -101,17 +101,17 @@ class _Expander:
             sympy.expand(sympy.Add(*(part.coefficient(order) for part in parts)))
             for order in range(start, stop)
         ]
-        return _trimmed(start, totals, any(part.cancels for part in parts))
+        return _without_leading_zeros(start, totals, any(part.cancels for part in parts))
 
-    def _product(self, one: Series, other: Series) -> Series:
-        count = min(len(one.coefficients), len(other.coefficients))
+    def _product(self, a: Series, b: Series) -> Series:
+        count = min(len(a.coefficients), len(b.coefficients))
         totals = [
             sympy.expand(
-                sympy.Add(*(one.coefficients[i] * other.coefficients[k - i] for i in range(k + 1)))
+                sympy.Add(*(a.coefficients[i] * b.coefficients[k - i] for i in range(k + 1)))
             )
             for k in range(count)
         ]
-        return Series(one.start + other.start, tuple(totals), one.cancels or other.cancels)
+        return Series(a.start + b.start, tuple(totals), a.cancels or b.cancels)
 
     def _power(self, base: Series, exponent: sympy.Expr) -> Series:
         """(a t^m (1 + u))^p = a^p t^(m p) Σ_k binomial(p, k) u^k."""
@@ -132,10 +132,10 @@ class _Expander:
         ratios = tuple(sympy.expand(part / leading) for part in inside.coefficients[1:])
         weights = [-(sympy.Integer(-1) ** k) / max(k, 1) for k in range(len(inside.coefficients))]
         weights[0] = sympy.log(leading) + inside.start * LOGARITHM
-        return _trimmed(0, self._polynomial(weights, ratios), inside.cancels)
+        return _without_leading_zeros(0, self._polynomial(weights, ratios), inside.cancels)
 
-    def _composed(self, expression: sympy.Expr) -> Series:
-        """f(c + u) by Taylor's series of f at c."""
+    def _compose(self, expression: sympy.Expr) -> Series:
+        """Expand f(c + u) by Taylor's series of f at c."""
         varying = [part for part in expression.args if part.has(self.variable)]
         if len(varying) > 1:
             raise NoExpansion
@@ -150,14 +150,14 @@ class _Expander:
         ]
         if any(part.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for part in weights):
             raise NoExpansion
-        result = _trimmed(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
+        result = _without_leading_zeros(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
         # f(u) is as accurate as u where f(0) = 0; f(1 + u) has lost what 1 + u has.
         return result._replace(cancels=inside.cancels or (result.start > 0 and inside.start == 0))
 
     def _polynomial(
         self, weights: Sequence[sympy.Expr], tail: Sequence[sympy.Expr]
     ) -> list[sympy.Expr]:
-        """The coefficients of Σ_k weights[k] u^k, where u = tail[0] t + tail[1] t² + ..."""
+        """Return the coefficients of Σ_k weights[k] u^k, where u = tail[0] t + tail[1] t² + ..."""
         count = len(tail) + 1
         total = [sympy.S.Zero] * count
         for weight in reversed(weights):
@@ -169,16 +169,16 @@ class _Expander:
         return total
 
     def _extreme(self, expression: sympy.Max | sympy.Min) -> sympy.Expr:
-        """The largest or smallest argument for small values of the variable."""
+        """Return the argument that is largest or smallest for small values of the variable."""
         relation = sympy.Ge if isinstance(expression, sympy.Max) else sympy.Le
-        first, *rest = expression.args
-        for part in rest:
-            if not self._holds(relation(first, part, evaluate=False)):
-                first = part
-        return first
+        extreme, *candidates = expression.args
+        for candidate in candidates:
+            if not self._holds(relation(extreme, candidate, evaluate=False)):
+                extreme = candidate
+        return extreme
 
     def _branch(self, pieces: sympy.Piecewise) -> sympy.Expr:
-        """The piece that holds for small values of the variable."""
+        """Return the piece that holds for small values of the variable."""
         for expression, condition in pieces.args:
             if self._holds(condition):
                 return expression
@@ -202,9 +202,9 @@ class _Expander:
         raise NoExpansion
 
 
-def _trimmed(start: int, coefficients: Sequence[sympy.Expr], cancels: bool) -> Series:
-    """The series without the zeros at its start, which are terms that cancelled."""
-    first = next((i for i, part in enumerate(coefficients) if part != 0), None)
-    if first is None:
+def _without_leading_zeros(start: int, coefficients: Sequence[sympy.Expr], cancels: bool) -> Series:
+    """Make a series start at its first coefficient that has not cancelled."""
+    skipped = next((i for i, part in enumerate(coefficients) if part != 0), None)
+    if skipped is None:
         raise NoExpansion
-    return Series(start + first, tuple(coefficients[first:]), cancels or first > 0)
+    return Series(start + skipped, tuple(coefficients[skipped:]), cancels or skipped > 0)

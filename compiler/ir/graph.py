@@ -1,16 +1,27 @@
-"""What passes over graphs of nodes have in common: what a node reads, the same node on other
-children, and whole graphs rebuilt from the leaves up."""
+"""Helpers of passes over graphs of nodes: the children of a node, the node on other children, and
+whole graphs rebuilt from the leaves up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import Apply, Einsum, Map, Node, Sum, topological
+from derivatrix.compiler.ir.nodes import (
+    Apply,
+    Einsum,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    full,
+    literal,
+    topological,
+)
 
 
 def references(node: Node) -> list[Node]:
-    """The children of a node, as often as it reads them."""
+    """List the children of a node, as often as it reads them."""
     match node:
         case Einsum():
             return [factor for factor, _ in node.factors]
@@ -26,7 +37,7 @@ def references(node: Node) -> list[Node]:
 def rebuilt(
     node: Node, new: Mapping[Node, Node], resized: Callable[[Shape], Shape] = lambda shape: shape
 ) -> Node:
-    """The same node on other children, `resized` giving its sizes where these have others."""
+    """Replace the children of a node by `new`; `resized` changes its sizes to match."""
     match node:
         case Einsum():
             factors = tuple((new[factor], labels) for factor, labels in node.factors)
@@ -43,7 +54,7 @@ def rebuilt(
 
 
 def transformed(roots: Sequence[Node], change: Callable[[Node], Node]) -> list[Node]:
-    """The roots with what `change` makes of each node, its children being changed already."""
+    """Apply `change` to each node from the leaves up, and return the new roots."""
     new: dict[Node, Node] = {}
     for node in topological(roots):
         new[node] = change(rebuilt(node, new))
@@ -51,9 +62,24 @@ def transformed(roots: Sequence[Node], change: Callable[[Node], Node]) -> list[N
 
 
 def depending(order: Iterable[Node], leaves: Iterable[Node]) -> set[Node]:
-    """Those of nodes in topological order that are made of one of the leaves, and these."""
-    found = set(leaves)
+    """Return the leaves and the nodes of `order`, a topological order, that depend on them."""
+    dependents = set(leaves)
     for node in order:
-        if any(child in found for child in node.children):
-            found.add(node)
-    return found
+        if any(child in dependents for child in node.children):
+            dependents.add(node)
+    return dependents
+
+
+@lru_cache(maxsize=65536)
+def masked(node: Node) -> Node:
+    """Write an operation that is a mask as the product of its argument and that mask."""
+    if not isinstance(node, Apply) or not node.operation.is_mask:
+        return node
+    ((argument, labels),) = node.arguments
+    if literal(argument) is not None:
+        return node
+    core = tuple(range(len(node.stack), node.ndim))
+    ones = full(1, tuple(node.shape[axis] for axis in core))
+    mask = Apply(node.operation, ((ones, ()),), (), node.parameters, node.output)
+    sizes = dict(enumerate(node.shape))
+    return einsum([(argument, (*labels, *core)), (mask, core)], range(node.ndim), sizes=sizes)

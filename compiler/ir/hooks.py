@@ -1,4 +1,4 @@
-"""What arrays need of the rooms above this one, handed in when `compiler.frontends` is imported.
+"""Hooks by which arrays reach the rooms above this one; `compiler.frontends` fills them.
 
 Arrays are printed as formulas, take NumPy's functions and mix with SymPy's expressions. All of that
 is written in terms of arrays, and so stands above them.
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """formula: a node as text; latex: the same in LaTeX. function: the public function of a name,
-    None if there is none. call_ufunc, call_function: NumPy's dispatch. refuse_conversion: the error
-    for who asks for an array's numbers. lower, embed: from SymPy's expressions and to them."""
+    """The functions that arrays call.
+
+    formula, latex: print a node
+    function: look up a public function by name; None if there is none
+    call_ufunc, call_function: NumPy's dispatch
+    refuse_conversion: the error for a conversion to a NumPy array
+    lower, embed: convert from and to SymPy's expressions
+    """
 
     formula: Callable[[Node], str]
     latex: Callable[[Node], str]

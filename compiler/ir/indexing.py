@@ -16,9 +16,9 @@ from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
 def take(node: Node, index: object) -> Node:
-    """node[index], with lists of literal positions too. Raises ShapeError or UnsupportedError."""
-    parts = _expand(index if isinstance(index, tuple) else (index,), node)
-    _check_lists(parts)
+    """Return node[index]. Raises ShapeError or UnsupportedError."""
+    parts = _entries(index if isinstance(index, tuple) else (index,), node)
+    _require_one_list(parts)
     factors: list[tuple[Node, tuple[Any, ...]]] = []
     labels: list[Any] = []
     output: list[Any] = []
@@ -49,38 +49,39 @@ def take(node: Node, index: object) -> Node:
     return einsum([(node, labels), *factors], output, sizes=sizes)
 
 
-def _expand(index: tuple[object, ...], node: Node) -> list[object]:
-    """An entry for each axis, `None` for new ones."""
-    used = sum(part is not None and part is not Ellipsis for part in index)
-    if used > node.ndim:
-        raise ShapeError(f"{used} indices for an array of shape {shape_text(node.shape)}")
+def _entries(index: tuple[object, ...], node: Node) -> list[object]:
+    """List the entries of an index, one for each axis, and `None` for new axes."""
+    count = sum(part is not None and part is not Ellipsis for part in index)
+    if count > node.ndim:
+        raise ShapeError(f"{count} indices for an array of shape {shape_text(node.shape)}")
     if sum(part is Ellipsis for part in index) > 1:
         raise ShapeError("an index can hold ... only once")
-    rest: list[object] = [slice(None)] * (node.ndim - used)
+    unindexed: list[object] = [slice(None)] * (node.ndim - count)
     parts: list[object] = []
     for part in index:
         if isinstance(part, np.ndarray) and not part.ndim:
             part = part[()]
         if isinstance(part, EllipsisType):
-            parts.extend(rest)
-            rest = []
+            parts.extend(unindexed)
+            unindexed = []
         else:
             parts.append(part)
-    return parts + rest
+    return parts + unindexed
 
 
-def _check_lists(parts: list[object]) -> None:
-    """Lists of positions combine with slices only, as NumPy's meaning is another elsewhere."""
+def _require_one_list(parts: list[object]) -> None:
+    """Raise UnsupportedError unless at most one list stands among slices only: combined otherwise,
+    NumPy moves axes."""
     lists = [part for part in parts if isinstance(part, (list, np.ndarray))]
-    others = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
-    if lists and (len(lists) > 1 or others):
+    scalars = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
+    if lists and (len(lists) > 1 or scalars):
         raise UnsupportedError(
             "an index can hold one list of positions, and slices beside it; index twice"
         )
 
 
 def _table(part: object, size: Dimension) -> tuple[int, ...]:
-    """The positions that a list of integers names."""
+    """Return the positions in a list of integers."""
     try:
         table = np.asarray(part)
     except ValueError as error:
@@ -101,9 +102,9 @@ def _table(part: object, size: Dimension) -> tuple[int, ...]:
 
 
 def _integer(part: object) -> sympy.Expr:
-    """An index or bound: an integer, or arithmetic of dimensions."""
-    known = isinstance(part, (int, np.integer, sympy.Expr)) and not isinstance(part, bool)
-    value = sympy.sympify(part) if known else None
+    """Convert an index or bound: an integer, or arithmetic of dimensions."""
+    is_arithmetic = isinstance(part, (int, np.integer, sympy.Expr)) and not isinstance(part, bool)
+    value = sympy.sympify(part) if is_arithmetic else None
     if value is None or value.is_Matrix or (value.is_number and not value.is_Integer):
         raise UnsupportedError(
             f"index {shown(part)} of type {type(part).__name__} is not supported; use "
@@ -120,7 +121,7 @@ def _position(part: object, size: Dimension) -> Dimension:
 
 
 def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int]:
-    """Start, count and step of a slice of an axis, as NumPy's; bounds of a symbolic axis are
+    """Return start, count and step of a slice of an axis, as NumPy's; bounds of a symbolic axis are
     taken to lie within it.
 
     Raises ShapeError or UnsupportedError.
@@ -131,9 +132,11 @@ def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int
         low, high = (None if bound is None else int(bound) for bound in bounds)
         numbers = range(*slice(low, high, step).indices(int(size)))
         return sympy.Integer(numbers.start), sympy.Integer(len(numbers)), step
-    first, last = (sympy.S.Zero, size) if step > 0 else (size - 1, sympy.S.NegativeOne)
-    start = first if bounds[0] is None else _from_end(bounds[0], size)
-    stop = last if bounds[1] is None else _from_end(bounds[1], size)
+    default_start, default_stop = (
+        (sympy.S.Zero, size) if step > 0 else (size - 1, sympy.S.NegativeOne)
+    )
+    start = default_start if bounds[0] is None else _from_end(bounds[0], size)
+    stop = default_stop if bounds[1] is None else _from_end(bounds[1], size)
     count = sympy.expand((stop - start) / step)
     if abs(step) > 1:
         count = sympy.ceiling(count)
@@ -157,5 +160,5 @@ def _step(part: slice) -> int:
 
 
 def _from_end(position: sympy.Expr, size: Dimension) -> Dimension:
-    """A negative position counts from the end."""
+    """Count a negative position from the end."""
     return sympy.expand(size + position) if position.is_negative else position

@@ -1,4 +1,4 @@
-"""A NumPy interpreter of the intermediate representation: what every pass is tested against."""
+"""A NumPy interpreter of the intermediate representation: the reference in tests of every pass."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,23 +12,23 @@ from derivatrix.compiler.ir import nodes as ir
 def evaluate(
     node: ir.Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> np.ndarray:
-    """The array that `node` stands for, given the leaves' arrays and the dimensions' sizes."""
+    """Evaluate `node` at the leaves' arrays and the dimensions' sizes."""
     return evaluate_all([node], values, sizes)[0]
 
 
 def evaluate_all(
     nodes: Sequence[ir.Node], values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> list[np.ndarray]:
-    """As `evaluate`, for several nodes; what they share is computed once."""
-    known: dict[ir.Node, np.ndarray] = {}
+    """Evaluate several nodes; shared subexpressions are computed once."""
+    arrays: dict[ir.Node, np.ndarray] = {}
     for node in ir.topological(nodes):
-        known[node] = _evaluate(node, known, values, sizes)
-    return [known[node] for node in nodes]
+        arrays[node] = _evaluate(node, arrays, values, sizes)
+    return [arrays[node] for node in nodes]
 
 
 def _evaluate(
     node: ir.Node,
-    known: Mapping[ir.Node, np.ndarray],
+    arrays: Mapping[ir.Node, np.ndarray],
     values: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
 ) -> np.ndarray:
@@ -57,15 +57,15 @@ def _evaluate(
             inside = (columns <= rows) & (packed == rows * (rows + 1) // 2 + columns)
             return inside.astype(np.float64)
         case ir.Einsum():
-            return _einsum(node, known, sizes)
+            return _einsum(node, arrays, sizes)
         case ir.Sum():
-            return sum((known[term] for term in node.terms), np.zeros(shape))
+            return sum((arrays[term] for term in node.terms), np.zeros(shape))
         case ir.Map():
-            arguments = [known[argument] for argument in node.arguments]
+            arguments = [arrays[argument] for argument in node.arguments]
             return np.broadcast_to(scalar_functions.evaluate(node.expression, arguments), shape)
         case ir.Apply():
             arguments = [
-                _align(known[argument], labels, len(node.stack))
+                _align(arrays[argument], labels, len(node.stack))
                 for argument, labels in node.arguments
             ]
             result = node.operation.value(arguments, node.parameters)[node.output]
@@ -74,11 +74,11 @@ def _evaluate(
 
 
 def _einsum(
-    node: ir.Einsum, known: Mapping[ir.Node, np.ndarray], sizes: Mapping[str, int]
+    node: ir.Einsum, arrays: Mapping[ir.Node, np.ndarray], sizes: Mapping[str, int]
 ) -> np.ndarray:
     operands: list[Any] = []
     for factor, labels in node.factors:
-        operands += [known[factor], list(labels)]
+        operands += [arrays[factor], list(labels)]
     present = {label for _, labels in node.factors for label in labels}
     for label, size in enumerate(node.sizes):
         if label not in present:
@@ -91,7 +91,7 @@ def _einsum(
 
 
 def _align(array: np.ndarray, labels: Sequence[int], stacked: int) -> np.ndarray:
-    """Bring the stacked axes into order, with axes of length 1 for the missing ones."""
+    """Bring the stacked axes into order, with axes of length 1 for missing ones."""
     core = array.ndim - len(labels)
     order = [labels.index(label) for label in sorted(labels)]
     array = array.transpose(*order, *range(len(labels), array.ndim))

@@ -1,4 +1,4 @@
-"""The intermediate representation as text, a node a line, for people who look inside."""
+"""The intermediate representation as text, a node a line, for `derivatrix explain`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 
 
 def listing(results: Mapping[str, ir.Node]) -> str:
-    """The nodes below `results`, children first, and which of them are the results."""
+    """List the nodes below `results`, children first, and the names of the results."""
     names: dict[ir.Node, str] = {}
     lines: list[str] = []
     for node in ir.topological(results.values()):

@@ -1,4 +1,4 @@
-"""Numbers and arrays of numbers that may stand in an expression: real and finite."""
+"""Constants in expressions: real, finite numbers and arrays of numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from derivatrix.templates.support.common.plain_arrays import _advice_if_not_plai
 
 NUMBERS = (bool, int, float, Fraction, Decimal, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)
-LARGEST = sympy.Integer(int(np.finfo(np.float64).max))
-"""The largest number of float64, as an integer, which integers of any length are compared with."""
+MAX_FLOAT = sympy.Integer(int(np.finfo(np.float64).max))
+"""The largest number of float64, as an integer that integers of any length compare with."""
 
 
 def real_number(value: Any) -> sympy.Expr:
-    """A Python or NumPy number as SymPy's. Raises DeclarationError unless it is finite."""
+    """Convert a Python or NumPy number to SymPy's. Raises DeclarationError unless it is finite."""
     try:
         finite = np.isfinite(float(value))
     except OverflowError:
@@ -36,17 +36,18 @@ def real_number(value: Any) -> sympy.Expr:
     return scalar_functions.number(value)
 
 
-def items(value: Any, what: str) -> list[Any]:
-    """The items of a list, tuple or other iterable. Raises UnsupportedError, which says `what` is
-    expected, for what has none."""
+def items(value: Any, expected: str) -> list[Any]:
+    """List the items of an iterable. Raises UnsupportedError for other values, saying that
+    `expected` was expected."""
     try:
         return list(value)
     except TypeError as error:
-        raise UnsupportedError(f"expected {what}, not {shown(value)}") from error
+        raise UnsupportedError(f"expected {expected}, not {shown(value)}") from error
 
 
 def require_plain(value: object) -> None:
-    """Raise UnsupportedError for an array, or lists of some, whose class says more than numbers."""
+    """Raise UnsupportedError for arrays of classes that mean more than their numbers, also in
+    lists."""
     if isinstance(value, np.matrix) or _advice_if_not_plain(value):
         raise UnsupportedError(
             f"a constant array of type {type(value).__name__} says more than its numbers (a mask, "
@@ -55,7 +56,7 @@ def require_plain(value: object) -> None:
 
 
 def real_array(value: object) -> np.ndarray:
-    """A NumPy array or nested lists as an array of finite real numbers.
+    """Convert a NumPy array or nested lists to an array of finite real numbers.
 
     Raises UnsupportedError for other entries, ShapeError for ragged lists, DeclarationError for
     nan, infinities and arrays without entries.
@@ -85,5 +86,5 @@ def real_array(value: object) -> np.ndarray:
 
 
 def refuse_complex(value: object) -> UnsupportedError:
-    """The error for a complex number."""
+    """Return the error for a complex number."""
     return UnsupportedError(f"the constant {value} is complex; every array here is real")

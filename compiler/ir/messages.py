@@ -1,4 +1,4 @@
-"""How error messages speak of operands: by name, or by their formula where it is short."""
+"""Operands in error messages: by name, or by formula where it is short."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.nodes import Leaf, Node, topological
 from derivatrix.runtime.errors import ShapeError
 
-LONGEST = 24
-"""Longer formulas, and those of more nodes, would hide what the message says."""
+MAX_FORMULA_LENGTH = 24
+"""Longest formula, in characters and in nodes, that error messages show."""
 
 
 def operand_text(node: Node, otherwise: str = "the array") -> str:
-    """An input's name, a short formula, or `otherwise`."""
+    """Return an input's name, a short formula, or `otherwise`."""
     if isinstance(node, Leaf):
         return node.name
-    if len(topological([node])) > LONGEST:
+    if len(topological([node])) > MAX_FORMULA_LENGTH:
         return otherwise
     text = hooks.formula(node)
-    if len(text) > LONGEST:
+    if len(text) > MAX_FORMULA_LENGTH:
         return otherwise
     return f"({text})" if " " in text and not text.startswith("[") else text
 
 
 def disagreement(form: str, operands: Sequence[Node], problem: str) -> ShapeError:
-    """The error for shapes that do not go together: "A @ B: A has shape (n, m), B has shape
-    (k, p); expected m = k". form: the operation, with a {} for each operand."""
+    """Return the error for shapes that do not match: "A @ B: A has shape (n, m), B has shape (k,
+    p); expected m = k". `form` is the operation with a {} for each operand."""
     ordinals = ("first", "second", "third", "fourth")
     names = [
         operand_text(node, f"the {ordinals[min(position, 3)]} operand")
@@ -42,13 +42,13 @@ def disagreement(form: str, operands: Sequence[Node], problem: str) -> ShapeErro
 
 
 def require_square(name: str, matrix: Node) -> None:
-    """Raise ShapeError, which calls the operation `name`, unless the last two axes are equal."""
+    """Raise ShapeError for the operation `name` unless the last two axes are equal."""
     if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
         raise disagreement(f"{name}({{}})", [matrix], "expected a square matrix")
 
 
 def broadcast(form: str, *operands: Node) -> Shape:
-    """The common shape of the operands; raises ShapeError that names them."""
+    """Return the common shape of the operands. Raises ShapeError that names them."""
     shapes = [node.shape for node in operands]
     clash = broadcast_clash(shapes)
     if clash:

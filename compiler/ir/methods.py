@@ -1,4 +1,4 @@
-"""NumPy's methods of arrays, for symbolic ones: each is the function of its name."""
+"""NumPy's methods of arrays, for symbolic ones: each calls NumPy's function of its name."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def _method(name: str) -> Callable[..., Array]:
-    """The method that is NumPy's function of this name, with its other arguments."""
+    """Return the method that calls NumPy's function of this name."""
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Array:
         return getattr(np, name)(self, *arguments, **options)
 
     method.__name__ = name
-    method.__doc__ = f"As `numpy.{name}`."
+    method.__doc__ = f"Call `numpy.{name}`."
     return method
 
 
 class Methods:
-    """What a symbolic array can be asked for by NumPy's method names."""
+    """The methods of NumPy's arrays that symbolic arrays have."""
 
     __slots__ = ()
 
@@ -48,32 +48,32 @@ class Methods:
     flatten = _method("ravel")
 
     def clip(self, min: Any = None, max: Any = None, **options: Any) -> Array:
-        """As `numpy.clip`."""
+        """Clip as `numpy.clip`."""
         return np.clip(self, min, max, **options)  # type: ignore[call-overload]
 
     def transpose(self, *axes: Any) -> Array:
-        """The axes in the order given (reversed by default)."""
+        """Permute the axes; by default reverse them."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return np.transpose(self, order or None)  # type: ignore[call-overload]
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
-        """The same entries in another shape; one length may be -1. See `derivatrix.reshape`."""
-        given = shape[0] if len(shape) == 1 else shape
-        return np.reshape(self, given, order=order)  # type: ignore[call-overload]
+        """Reshape as `derivatrix.reshape`; one length may be -1."""
+        lengths = shape[0] if len(shape) == 1 else shape
+        return np.reshape(self, lengths, order=order)  # type: ignore[call-overload]
 
     def copy(self, order: str = "C") -> Self:
-        """The array itself, which cannot change."""
+        """Return the array itself, which cannot change."""
         return self
 
     def conj(self) -> Self:
-        """The array itself, which is real."""
+        """Return the array itself, which is real."""
         return self
 
     conjugate = conj
 
     @property
     def real(self) -> Self:
-        """The array itself, which is real."""
+        """The array itself."""
         return self
 
     def diff(self, *symbols: Any, **options: Any) -> Any:
@@ -84,8 +84,8 @@ class Methods:
         )
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
-        """The array itself: kernels work in the floating-point type of their inputs. Raises
-        UnsupportedError for types that are not floating-point."""
+        """Return the array itself: kernels work in the floating-point type of their inputs. Raises
+        UnsupportedError for other types."""
         if np.dtype(dtype).kind != "f":
             raise UnsupportedError(
                 f"astype({dtype!r}): a symbolic array stands for floating-point numbers; use "
@@ -117,11 +117,11 @@ HINTS = {
     "round": "its derivative is 0; use floor or ceil if that is meant",
     "tolist": "it holds no numbers",
 }
-"""What to do instead of some of NumPy's attributes."""
+"""Replacements for some of NumPy's attributes, in error messages."""
 
 
 def hint(name: str) -> str:
-    """What to do instead of NumPy's attribute or function `name`, after a semicolon; or ""."""
+    """Return the replacement for NumPy's attribute or function `name`, after a semicolon; or ""."""
     if name in HINTS:
         return f"; {HINTS[name]}"
     return f"; use derivatrix.{name}" if hooks.function(name) else ""

@@ -38,19 +38,24 @@ STRUCTURES = (
     *("general", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"),
     *("positive", "nonneg", "simplex", "invertible"),
 )
-"""What an input may be declared as; the last four only say where points may be drawn."""
+"""The structures that an input may be declared with; the last four only restrict sampled points."""
 
 Labels = tuple[int, ...]
 Factor = tuple["Node", Labels]
 
 _nodes: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
-atexit.register(_nodes.clear)  # SymPy's numbers cannot be hashed any more while Python ends
+atexit.register(_nodes.clear)  # SymPy's numbers cannot be hashed while Python shuts down
 
 
 class Node(Keyed):
-    """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from, each
-    once; `fields`: the arguments that its class makes it of; `key`: a text that identifies its
-    structure, the same in every process."""
+    """A tensor expression.
+
+    shape: its dimensions
+    children: the nodes it is built from, each once
+    fields: the arguments of its class
+    key: a text that identifies its structure, the same in every process; its first digit puts nodes
+    of one kind together when they are sorted
+    """
 
     __slots__ = ("__weakref__", "children", "fields", "key", "shape")
 
@@ -78,7 +83,7 @@ class Node(Keyed):
         prefix: str = "",
         **attributes: Any,
     ) -> Any:
-        """The one node of this class with these fields, made if there is none yet."""
+        """Return the one node of this class with these fields, and create it if it is new."""
         identity = (cls, *fields)
         node = _nodes.get(identity)
         if node is None:
@@ -102,7 +107,7 @@ class Node(Keyed):
 
 class Leaf(Node):
     """A named array. `role` is "input", "cotangent", "tangent", "placeholder", or "symbol" for a
-    symbol of SymPy's, which becomes the input of its name."""
+    SymPy symbol, which becomes the input of its name."""
 
     __slots__ = ("name", "role", "structure")
     name: str
@@ -249,11 +254,11 @@ class Einsum(Node):
         return tuple(range(self.ndim, len(self.sizes)))
 
     def scaled(self, coefficient: sympy.Expr) -> Einsum:
-        """The same product with this coefficient."""
+        """Replace the coefficient."""
         return Einsum(coefficient, self.factors, self.sizes, self.ndim)
 
     def with_factor(self, position: int, node: Node) -> Einsum:
-        """The same product with another node as the factor at a position."""
+        """Replace the node of the factor at a position."""
         factors = list(self.factors)
         factors[position] = (node, factors[position][1])
         return Einsum(self.coefficient, tuple(factors), self.sizes, self.ndim)
@@ -337,17 +342,18 @@ class Apply(Node):
         )
 
     def sibling(self, output: int) -> Apply:
-        """Another output of the same operation on the same arguments."""
+        """Return another output of the same operation on the same arguments."""
         return Apply(self.operation, self.arguments, self.stack, self.parameters, output)
 
 
 def slot(position: int) -> sympy.Symbol:
-    """The placeholder of a `Map`'s argument number `position`."""
+    """Return the placeholder of a `Map`'s argument number `position`."""
     return sympy.Symbol(f"_{position}", real=True)
 
 
 def power_of(node: Node) -> tuple[Node, sympy.Expr]:
-    """A node as a power of another, entry by entry: that one and the exponent."""
+    """Return base and exponent of a node that is a power, entry by entry; of other nodes the node
+    and 1."""
     if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
         base, exponent = node.expression.args
         if base == slot(0) and exponent.is_number:
@@ -358,10 +364,11 @@ def power_of(node: Node) -> tuple[Node, sympy.Expr]:
 def used_slots(
     expression: sympy.Expr, arguments: Sequence[Node]
 ) -> tuple[sympy.Expr, tuple[Node, ...]]:
-    """An expression with the slots that it has numbered anew, and their arguments."""
-    used = [i for i in range(len(arguments)) if slot(i) in expression.free_symbols]
-    numbers = {slot(old): slot(new) for new, old in enumerate(used)}
-    return expression.xreplace(numbers), tuple(arguments[i] for i in used)
+    """Renumber the slots in an expression without gaps, and return it with the arguments that it
+    uses."""
+    positions = [i for i in range(len(arguments)) if slot(i) in expression.free_symbols]
+    numbers = {slot(old): slot(new) for new, old in enumerate(positions)}
+    return expression.xreplace(numbers), tuple(arguments[i] for i in positions)
 
 
 def einsum(
@@ -370,38 +377,39 @@ def einsum(
     coefficient: sympy.Expr = sympy.S.One,
     sizes: Mapping[Any, Dimension] | None = None,
 ) -> Einsum:
-    """An `Einsum` from any hashable labels. `sizes` gives those that no factor has."""
+    """Build an `Einsum` from any hashable labels. `sizes` gives the sizes of labels that no factor
+    has."""
     factors = [(node, tuple(labels)) for node, labels in factors]
-    known: dict[Hashable, Dimension] = dict(sizes or {})
+    dimensions: dict[Hashable, Dimension] = dict(sizes or {})
     for node, labels in factors:
         for label, size in zip(labels, node.shape, strict=True):
-            known.setdefault(label, size)
+            dimensions.setdefault(label, size)
     numbers: dict[Hashable, int] = {}
-    for label in [*output, *(label for _, labels in factors for label in labels), *known]:
+    for label in [*output, *(label for _, labels in factors for label in labels), *dimensions]:
         numbers.setdefault(label, len(numbers))
     if len(set(output)) != len(output):
         raise ShapeError("an output label is repeated")
-    shape = tuple(known[label] for label in numbers)
+    shape = tuple(dimensions[label] for label in numbers)
     return Einsum(sympy.sympify(coefficient), relabelled(factors, numbers), shape, len(output))
 
 
 def relabelled(factors: Iterable[tuple[Node, Sequence[Any]]], names: Any) -> tuple[Factor, ...]:
-    """The factors with other labels, those that `names`, a mapping or sequence, has for theirs."""
+    """Replace each label of the factors by what `names`, a mapping or sequence, has for it."""
     return tuple((node, tuple([names[label] for label in labels])) for node, labels in factors)
 
 
 def labels_of(items: Iterable[tuple[Any, Labels]]) -> list[int]:
-    """The labels of factors, or of anything with labels, in the order met."""
+    """List the labels of factors, or of other labelled values, in the order met."""
     return list(dict.fromkeys(label for _, labels in items for label in labels))
 
 
 def zeros(shape: Shape) -> Sum:
-    """All zeros."""
+    """Return an array of zeros."""
     return Sum((), shape)
 
 
 def full(value: sympy.Expr | float, shape: Shape = ()) -> Einsum:
-    """An array of one number (or a polynomial in dimensions)."""
+    """Return an array filled with one number (or a polynomial in dimensions)."""
     return Einsum(sympy.sympify(value), (), shape, len(shape))
 
 
@@ -410,14 +418,14 @@ def is_zero(node: Node) -> bool:
 
 
 def literal(node: Node) -> sympy.Expr | None:
-    """The number that fills `node` everywhere, if it is one by construction."""
+    """Return the number that fills `node` everywhere, if it is one by construction."""
     if isinstance(node, Einsum) and not node.factors and len(node.sizes) == node.ndim:
         return node.coefficient
     return sympy.S.Zero if is_zero(node) else None
 
 
 def transposed(node: Node) -> Node | None:
-    """The node X of which `node` is the transpose (of the last two axes); None for other nodes."""
+    """Return X where `node` is X with the last two axes exchanged; None for other nodes."""
     if not isinstance(node, Einsum) or len(node.factors) != 1 or node.coefficient != 1:
         return None
     axes = tuple(range(node.ndim))
@@ -426,8 +434,8 @@ def transposed(node: Node) -> Node | None:
     return factor if exchanged and not node.contracted else None
 
 
-def stated(node: Node) -> Node | None:
-    """The matrix of which `node` states a structure; None for other nodes."""
+def assumed_matrix(node: Node) -> Node | None:
+    """Return the matrix of which `node` assumes a structure; None for other nodes."""
     if not isinstance(node, Apply) or not node.operation.states:
         return None
     matrix, labels = node.arguments[0]
@@ -438,21 +446,21 @@ def stated(node: Node) -> Node | None:
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
-    """Every node below `roots`, children before parents, in a deterministic order."""
+    """List every node below `roots`, children before parents, in a deterministic order."""
     order: list[Node] = []
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     pending: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while pending:
         node, expanded = pending.pop()
         if expanded:
             order.append(node)
-        elif node not in seen:
-            seen.add(node)
+        elif node not in visited:
+            visited.add(node)
             pending.append((node, True))
             pending.extend((child, False) for child in reversed(node.children))
     return order
 
 
 def leaves(roots: Iterable[Node]) -> list[Leaf]:
-    """The leaves below `roots`, in the order met."""
+    """List the leaves below `roots`, in the order met."""
     return [node for node in topological(roots) if isinstance(node, Leaf)]

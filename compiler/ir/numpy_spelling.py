@@ -1,4 +1,4 @@
-"""NumPy texts put together: how tightly each holds, axes in another order, factors, numbers."""
+"""NumPy texts: precedence and parentheses, axes in another order, products, numbers."""
 
 from __future__ import annotations
 
@@ -10,54 +10,59 @@ import sympy
 from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.nodes import Labels
 
-ANY, SUM, PRODUCT, POWER, ATOM = range(5)
-"""How tightly a text holds together, as in Python."""
+TERNARY, SUM, PRODUCT, POWER, ATOM = range(5)
+"""The precedence of a text in Python, weakest first."""
 
 
-def is_matmul(left: Labels, right: Labels, output: Sequence[int]) -> bool:
-    """Whether `@` contracts two factors: over the last axis of one and the last but one of the
-    other, or the only one; stacked axes first, in both or in one."""
-    inner = right[-2:][0]
-    if left[-1] != inner or inner in output:
+def is_matmul(a: Labels, b: Labels, output: Sequence[int]) -> bool:
+    """Return whether `@` contracts two factors: over the last axis of `a` and the last but one, or
+    the only one, of `b`. Stacked axes come first, in both factors or in one."""
+    inner = b[-2:][0]
+    if a[-1] != inner or inner in output:
         return False
-    stack = max(left[:-2], right[:-2], key=len)
-    stacked = all(own in ((), stack) for own in (left[:-2], right[:-2]))
-    return stacked and (*stack, *left[-2:-1], *right[-2:][1:]) == tuple(output)
+    stack = max(a[:-2], b[:-2], key=len)
+    stacks_agree = a[:-2] in ((), stack) and b[:-2] in ((), stack)
+    return stacks_agree and (*stack, *a[-2:-1], *b[-2:][1:]) == tuple(output)
 
 
-def arranged(text: str, places: Sequence[int | None]) -> str:
-    """The axes of an array in another order, with new ones of length 1 where there is None."""
-    kept = [place for place in places if place is not None]
-    if kept == [1, 0]:
-        text = f"{held(text, ATOM)}.T"
-    elif kept != sorted(kept):
-        text = f"np.transpose({text}, {tuple(kept)})"
-    if len(kept) < len(places):
-        shown = ", ".join("None" if place is None else ":" for place in places)
-        text = f"{held(text, ATOM)}[{shown}]"
+def arranged(text: str, axes: Sequence[int | None]) -> str:
+    """Permute the axes of an array, and add axes of length 1 where `axes` has None."""
+    order = [axis for axis in axes if axis is not None]
+    if order == [1, 0]:
+        text = f"{parenthesised(text, ATOM)}.T"
+    elif order != sorted(order):
+        text = f"np.transpose({text}, {tuple(order)})"
+    if len(order) < len(axes):
+        indices = ", ".join("None" if axis is None else ":" for axis in axes)
+        text = f"{parenthesised(text, ATOM)}[{indices}]"
     return text
 
 
 def scaled(number: sympy.Expr, texts: Sequence[str]) -> str:
-    """A number times arrays."""
-    over, under = sympy.fraction(number)
-    sign = "-" if over.could_extract_minus_sign() else ""
-    over = -over if sign else over
-    factors = [number_text(over)] * (over != 1 or not texts) + list(texts)
-    text = joined(factors)
-    if sign or under != 1:
-        text = sign + held(text, PRODUCT)
-    return text if under == 1 else f"{text} / {held(number_text(under), POWER)}"
+    """Multiply arrays by a number."""
+    numerator, denominator = sympy.fraction(number)
+    sign = "-" if numerator.could_extract_minus_sign() else ""
+    numerator = -numerator if sign else numerator
+    factors = [number_text(numerator)] * (numerator != 1 or not texts) + list(texts)
+    text = product_text(factors)
+    if sign or denominator != 1:
+        text = sign + parenthesised(text, PRODUCT)
+    return (
+        text if denominator == 1 else f"{text} / {parenthesised(number_text(denominator), POWER)}"
+    )
 
 
 def number_text(number: sympy.Expr) -> str:
     return repr(float(number)) if number.is_Float else scalars.numpy_text(number)
 
 
-def joined(factors: Sequence[str]) -> str:
-    """The product of arrays, entry by entry."""
-    first, *rest = factors
-    return " * ".join([held(first, PRODUCT) if rest else first, *(held(f, POWER) for f in rest)])
+def product_text(factors: Sequence[str]) -> str:
+    """Multiply arrays entry by entry."""
+    if len(factors) == 1:
+        return factors[0]
+    # the first factor may be a product: multiplication associates to the left
+    parts = [parenthesised(factors[0], PRODUCT), *(parenthesised(f, POWER) for f in factors[1:])]
+    return " * ".join(parts)
 
 
 def _is_expression(text: str) -> bool:
@@ -68,21 +73,21 @@ def _is_expression(text: str) -> bool:
     return True
 
 
-LEVELS = {ast.Add: SUM, ast.Sub: SUM, ast.Pow: POWER}
+OPERATOR_PRECEDENCE = {ast.Add: SUM, ast.Sub: SUM, ast.Pow: POWER}
 
 
-def held(text: str, least: int) -> str:
-    """The text, in parentheses unless it holds together as tightly as `least`."""
+def parenthesised(text: str, precedence: int) -> str:
+    """Put the text in parentheses unless its precedence is at least `precedence`."""
     tree = ast.parse(text, mode="eval").body
     match tree:
         case ast.BinOp():
-            level = LEVELS.get(type(tree.op), PRODUCT)
+            level = OPERATOR_PRECEDENCE.get(type(tree.op), PRODUCT)
         case ast.UnaryOp():
             level = PRODUCT
         case ast.Call() | ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
             level = ATOM
         case _:
-            level = ANY
+            level = TERNARY
     if text.startswith("(") and _is_expression(text[1:-1]):
         level = ATOM
-    return text if level >= least else f"({text})"
+    return text if level >= precedence else f"({text})"

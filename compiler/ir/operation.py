@@ -1,8 +1,8 @@
-"""What an operation is: one record, in one place.
+"""Operations: all that the compiler knows of one is in its record.
 
-A record says how an operation is shaped, valued, differentiated, written and computed.
-Everything elementwise is a SymPy expression (see `scalars`), and everything multilinear an
-`Einsum`; the registry holds what is left: inverses, determinants, softmax, equations, ...
+The record gives shapes, values, differential, text and kernel. Everything elementwise is a SymPy
+expression (see `scalar_functions`), and everything multilinear an `Einsum`; the registry holds what
+is left: inverses, determinants, softmax, equations, ...
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Kernel = str | Callable[..., bool | None]
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """The name by which kernels call a helper kernel. Raises UnsupportedError for a lambda."""
+    """Return the name by which kernels call a helper kernel. Raises UnsupportedError for a
+    lambda."""
     name = kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
     if not name.isidentifier():
         raise UnsupportedError(f"{name} is no kernel: one is defined at the top level of its file")
@@ -43,8 +44,8 @@ def kernel_name(kernel: Kernel) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a rule is evaluated: the operation's `arguments`, their `tangents` (zeros where an
-    argument does not vary), its `results` and its `parameters`, all without stacked axes."""
+    """The point at which a rule is evaluated: the operation's `arguments`, their `tangents` (zeros
+    where an argument does not vary), its `results` and `parameters`, without stacked axes."""
 
     arguments: tuple[Array, ...]
     tangents: tuple[Array, ...]
@@ -58,11 +59,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Equation:
-    """What an operation that solves an equation is planned from.
+    """The equation that an operation solves.
 
-    unknown: the unknown as a vector; given: the operation's arguments, the start first, by
-    which `residual` (N,) and `jacobian` (N, N) of the unknown are expressed. fails: whether a
-    root that is not found in so many `iterations` is an error; else it is nan.
+    unknown: the unknown as a vector (N,)
+    given: the operation's arguments, the start first, of which the following two are expressions
+    residual: (N,), zero at the solution
+    jacobian: (N, N), of the residual by the unknown
+    fails: whether it is an error, instead of nan, if no root is found
+    iterations: the most Newton steps
     """
 
     unknown: Leaf
@@ -77,44 +81,51 @@ class Equation:
 class Operation(Keyed):
     """One operation.
 
-    name: its name in `derivatrix`, as in NumPy or SciPy.
-    ranks: the number of core axes of each argument.
-    shapes: core shapes of the arguments and parameters -> core shapes of the outputs;
-        raises ShapeError.
-    value: NumPy arrays (with leading stacked axes, broadcast as NumPy does) and parameters ->
-        the outputs.
-    differential: the point -> the tangents of the outputs, linear in the tangents
-        (Magnus and Neudecker's dY).
-    transposes: for an argument in which the operation is linear, its position -> a rule
-        (point, cotangent of the result) -> cotangent of that argument.
-    numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
-    unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
-        outputs: one for each. If left out, a call of the name in the text notation, or of `name`.
-    kernel: what computes the outputs: "file.function" in `templates/support/cpu`, or a Python
-        function of your own that Numba compiles.
-    columns: the same for a stack of one axis which comes last in memory, of one argument and one
-        output; None where there is no such kernel.
-    failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
-        fail and returns nothing.
-    reads: "lower" where the kernel reads no more than the lower triangle of its argument.
-    unrolled: the outputs entry by entry, for small arguments whose sizes are numbers; None where
-        only the kernel computes them.
-    single: the entry of each output, for arguments of one entry, given the entries of these and the
-        facts of each, or None; None where no arguments have such a form.
-    facts: structure facts of an output, given the facts of each argument and its number.
-    domain: for each argument the structure its points need when it is an input ("" for any).
-    prepare: what its public function does with the arrays it is given before all else, as taking
-        the symmetric part; may raise ShapeError.
-    requires: core shapes -> the dimensions (differences of sizes) that must not be negative.
-    outputs: the names of the outputs, where there are several.
-    notation: how the text notation calls it, one name for each output; "" or nothing where it
-        has no name of its own there.
-    title: what derivations call it, as "an inverse"; its name if it is left out.
-    letters: the letters that its outputs have in books, as "Q" and "R"; "" for none.
-    description: for users: what it computes, its conventions (sign, order, gauge) and errors.
-    equation: of an operation that solves one, which needs no kernel then.
-    states: the structure that an operation says its argument has, and changes nothing.
-    rules: what the simplifier tries on a node of it: the node -> its simpler form, or None.
+    Identity
+    name: its name in `derivatrix`, as in NumPy or SciPy
+    outputs: the names of the outputs, where there are several
+    description: for users: result, conventions (sign, order, gauge) and errors
+
+    Meaning
+    ranks: the number of core axes of each argument; leading axes are stacked
+    shapes: core shapes of the arguments, parameters -> core shapes of the outputs; raises
+        ShapeError
+    requires: core shapes -> the dimensions (differences of sizes) that must not be negative
+    prepare: the change that the public function makes to its arrays before it applies the
+        operation, as taking the symmetric part; may raise ShapeError
+    value: NumPy arrays (leading stacked axes broadcast as in NumPy), parameters -> the outputs
+    numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression
+    facts: facts of each argument, output number -> structure facts of that output
+    domain: for each argument the structure of the points drawn for it ("" for any)
+    equation: the equation that it solves, instead of a kernel
+    states: the structure that it asserts of its argument, which it returns unchanged
+    is_mask: whether it multiplies its only argument, entry by entry, by constants
+    is_matrix_function: whether it is f(A) for a function f of a square matrix, so that it
+        commutes with A
+
+    Derivatives
+    differential: a point -> the tangents of the outputs, linear in the tangents (Magnus and
+        Neudecker's dY)
+    transposes: position of an argument in which the operation is linear -> a rule
+        (point, cotangent of the result) -> cotangent of that argument
+    rules: rules of the simplifier for its nodes: a node -> its simpler form, or None
+
+    Formulas
+    unicode, latex: format strings of the arguments, as "inv({0})", one for each output if there
+        are several; by default a call of the name in the text notation, or of `name`
+    notation: its name in the text notation, one for each output; "" or nothing for none
+    title: its name in derivations, as "an inverse"; by default `name`
+    letters: the letters of its outputs in books, as "Q" and "R"; "" for none
+
+    Kernels
+    kernel: the kernel that fills the outputs: "file.function" in `templates/support/cpu`, or a
+        Python function of yours that Numba compiles
+    columns: the kernel for one argument and one output whose only stacked axis is last in memory
+    failure: the error when the kernel returns False; "" for a kernel that returns nothing
+    reads: "lower" if the kernel reads only the lower triangle of its argument
+    unrolled: the outputs entry by entry, for small arguments whose sizes are numbers
+    single: entries of arguments with one entry each, their facts -> the entry of each output;
+        may return None
     """
 
     name: str
@@ -145,11 +156,13 @@ class Operation(Keyed):
     description: str = ""
     equation: Equation | None = None
     states: str = ""
+    is_mask: bool = False
+    is_matrix_function: bool = False
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
 
     maker: ClassVar[tuple[Callable[..., Operation], tuple[Any, ...]] | None] = None
-    """For an operation that is not registered, as an equation's: the function that has made it, and
-    its arguments, by which another process makes it again."""
+    """The function and arguments that create an unregistered operation, as that of an equation,
+    again in another process."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         if OPERATIONS.get(self.name) is self:
@@ -170,15 +183,15 @@ class Operation(Keyed):
 
     @cached_property
     def key(self) -> str:
-        """What it is, as a text: its name, and a digest of all fields and of what its functions
-        do. Raises DeclarationError where a function refers to what cannot be read."""
+        """The name, and a digest of all fields and of the code of their functions. Raises
+        DeclarationError where a function refers to a value that cannot be read."""
         try:
             return f"{self.name}.{content_digest(self)}"
         except DeclarationError as error:
             raise DeclarationError(f"{self.name}: {error}") from error
 
     def formula(self, style: str, output: int) -> str:
-        """The format string of an output, for the style "unicode" or "latex"."""
+        """Return the format string of an output, for the style "unicode" or "latex"."""
         text: str | tuple[str, ...] = getattr(self, style)
         return text if isinstance(text, str) else text[output]
 
@@ -187,7 +200,7 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 def registered(name: str) -> Operation:
-    """The operation of this name. Raises DeclarationError where none is registered."""
+    """Return the operation of this name. Raises DeclarationError if none is registered."""
     if name not in OPERATIONS:
         raise DeclarationError(
             f"no operation is called {name!r} in this process; import the file that registers it"
@@ -196,10 +209,11 @@ def registered(name: str) -> Operation:
 
 
 def register(operation: Operation) -> Operation:
-    """Add an operation: from now on it is `derivatrix.<name>`, and known to every stage.
+    """Register an operation, which is then `derivatrix.<name>`.
 
-    Raises DeclarationError when what is given is no Operation, it is called what is no
-    identifier, or another has its name."""
+    Raises DeclarationError for other values than operations, and for names that are no identifiers
+    or taken.
+    """
     if not isinstance(operation, Operation):
         raise DeclarationError(f"register takes an Operation, not {type(operation).__name__}")
     for name in (operation.name, *operation.outputs):

@@ -7,8 +7,8 @@ from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 
-class _Indices(StrPrinter):
-    """Integer arithmetic as Python writes it. multiplied: powers as products."""
+class _IndexPrinter(StrPrinter):
+    """Prints integer arithmetic as Python. `multiplied`: powers as products."""
 
     def __init__(self, multiplied: bool) -> None:
         super().__init__()
@@ -27,16 +27,19 @@ class _Indices(StrPrinter):
         return self._quotient(expression) or super()._print_Mul(expression)
 
     def _quotient(self, expression: sympy.Expr) -> str:
-        """An integer with fractions in it, as n (n + 1)/2, divided once; "" without fractions.
-        What is whole by itself is added to the quotient, so that loops over it take even steps."""
+        """Print an integer with fractions in it, as n (n + 1)/2, with one division; "" without
+        fractions. Terms that are integers are added to the quotient, so that loops over them take
+        even steps."""
         terms = sympy.Add.make_args(expression)
-        whole = [term for term in terms if sympy.together(term).as_numer_denom()[1] == 1]
-        if len(whole) == len(terms):
+        integers = [term for term in terms if sympy.together(term).as_numer_denom()[1] == 1]
+        if len(integers) == len(terms):
             return ""
-        rest = sympy.together(expression - sympy.Add(*whole))
-        numerator, denominator = rest.as_numer_denom()
+        fraction = sympy.together(expression - sympy.Add(*integers))
+        numerator, denominator = fraction.as_numer_denom()
         text = f"(({self._print(sympy.expand(numerator))}) // {self._print(denominator)})"
-        return " + ".join([text, *(self.parenthesize(term, PRECEDENCE["Add"]) for term in whole)])
+        return " + ".join(
+            [text, *(self.parenthesize(term, PRECEDENCE["Add"]) for term in integers)]
+        )
 
     def _print_AppliedUndef(self, expression: sympy.core.function.AppliedUndef) -> str:
         return f"{expression.func.__name__}[{self._print(expression.args[0])}]"
@@ -58,8 +61,7 @@ class _Indices(StrPrinter):
         return f"({self._print(number)} % max({self._print(size)}, 1))"
 
     def _print_Relational(self, expression: sympy.core.relational.Relational) -> str:
-        left, right = self._print(expression.lhs), self._print(expression.rhs)
-        return f"{left} {expression.rel_op} {right}"
+        return f"{self._print(expression.lhs)} {expression.rel_op} {self._print(expression.rhs)}"
 
     def _print_And(self, expression: sympy.And) -> str:
         parts = sorted(expression.args, key=sympy.default_sort_key)
@@ -77,12 +79,12 @@ class _Indices(StrPrinter):
 
 
 def index(expression: sympy.Basic, multiplied: bool = False) -> str:
-    """Arithmetic of sizes and loop indices, or a condition on them. multiplied: with products for
-    powers, which Numba computes in floating point on a device."""
-    return str(_Indices(multiplied).doprint(expression))
+    """Print arithmetic of sizes and loop indices, or a condition on them. `multiplied`: powers as
+    products; Numba computes powers in floating point on CUDA devices."""
+    return str(_IndexPrinter(multiplied).doprint(expression))
 
 
 def tuple_text(parts: Iterable[str]) -> str:
-    """A tuple of what the texts stand for."""
+    """Print a tuple of texts."""
     texts = list(parts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

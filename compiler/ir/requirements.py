@@ -1,6 +1,6 @@
-"""The conditions on sizes without which an expression has no value.
+"""The conditions on sizes under which an expression has a value.
 
-An index needs an axis that is long enough, a slice one that it lies within, the largest entry an
+An index needs an axis that is long enough, a slice one that contains it, the largest entry an
 entry. Sizes may be 0.
 """
 
@@ -18,25 +18,26 @@ from derivatrix.runtime.errors import DeclarationError
 
 
 def requirements(expression: Node) -> tuple[str, ...]:
-    """The conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0".
+    """Return the conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0".
 
-    Raises DeclarationError where no sizes fulfil one of them."""
-    found = list(dict.fromkeys(part for each in _bounds(expression) for part in _simple(each)))
-    if any(bound.is_negative for bound in found):
+    Raises DeclarationError where no sizes meet one of them.
+    """
+    bounds = list(dict.fromkeys(part for bound in _bounds(expression) for part in _simple(bound)))
+    if any(bound.is_negative for bound in bounds):
         raise DeclarationError("an array has no entries where one is needed")
-    least = _least_sizes(found)
-    texts = [f"{size} >= {number}" for size, number in sorted(least.items(), key=str)]
-    texts += [_condition(bound) for bound in found if not _holds(bound, least)]
+    least_sizes = _least_sizes(bounds)
+    texts = [f"{size} >= {number}" for size, number in sorted(least_sizes.items(), key=str)]
+    texts += [_condition(bound) for bound in bounds if not _holds(bound, least_sizes)]
     return (*texts, *dict.fromkeys(_divisible(expression)))
 
 
 def _bounds(root: Node) -> Iterator[sympy.Expr]:
-    """Polynomials in sizes that must not be negative, for the nodes below `root`."""
+    """Yield polynomials in sizes that must not be negative, for the nodes below `root`."""
     for node in topological([root]):
         if isinstance(node, Slice):
-            first, count = node.start, node.shape[0]
-            last = first + node.step * (count - 1)
-            low, high = (first, last) if node.step > 0 else (last, first)
+            start, count = node.start, node.shape[0]
+            end = start + node.step * (count - 1)
+            low, high = (start, end) if node.step > 0 else (end, start)
             yield from (low, node.shape[1] - 1 - high, count)
         elif isinstance(node, Gather) and node.table:
             yield node.shape[1] - 1 - max(node.table)
@@ -50,8 +51,8 @@ def _bounds(root: Node) -> Iterator[sympy.Expr]:
 
 
 def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
-    """That what a number is divided by is positive, where it could be negative: where it is a
-    size, that is 0, the quotient is inf or nan."""
+    """Yield bounds by which divisors that could be negative are positive. A divisor that is a size
+    may be 0: the quotient is inf or nan."""
     divisor = sympy.factor(sympy.fraction(coefficient)[1])
     for part in sympy.Mul.make_args(divisor):
         base = part.as_base_exp()[0]
@@ -60,41 +61,42 @@ def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
 
 
 def _natural(size: sympy.Expr) -> sympy.Expr:
-    """Arithmetic of sizes of which any may be 0."""
+    """Let any size be 0."""
     return size.xreplace(
         {s: sympy.Symbol(s.name, integer=True, nonnegative=True) for s in size.free_symbols}
     )
 
 
 def _simple(bound: sympy.Expr) -> Iterator[sympy.Expr]:
-    """The bounds that say the same without least sizes, as far as that can be; none where it
-    always holds."""
+    """Yield bounds without minima that are equivalent, as far as possible; none if it always
+    holds."""
     bound = sympy.expand(_natural(bound))
     if bound.is_nonnegative:
         return
     for part in sorted(bound.atoms(sympy.Min, Wrapped), key=sympy.default_sort_key):
         limits = (sympy.S.Zero, part.args[1]) if isinstance(part, Wrapped) else part.args
-        others = [sympy.expand(bound.xreplace({part: limit})) for limit in limits]
+        bounds = [sympy.expand(bound.xreplace({part: limit})) for limit in limits]
         if bound.coeff(part).is_negative:
-            if any(other.is_nonnegative for other in others):
+            if any(limited.is_nonnegative for limited in bounds):
                 return
         elif isinstance(part, sympy.Min):
-            for other in others:
-                yield from _simple(other)
+            for limited in bounds:
+                yield from _simple(limited)
             return
     yield bound
 
 
 def _least_sizes(bounds: Iterable[sympy.Expr]) -> dict[sympy.Symbol, int]:
-    """The least of each size that has one."""
-    least: dict[sympy.Symbol, int] = {}
+    """Return the least value of each size that has one."""
+    least_sizes: dict[sympy.Symbol, int] = {}
     for size, number in filter(None, map(_least_size, bounds)):
-        least[size] = max(number, least.get(size, 0))
-    return least
+        least_sizes[size] = max(number, least_sizes.get(size, 0))
+    return least_sizes
 
 
 def _least_size(bound: sympy.Expr) -> tuple[sympy.Symbol, int] | None:
-    """The only size in a bound that grows with it, and from where on it is not negative."""
+    """Return the only size of a bound that grows with it, and the least value where the bound
+    holds."""
     if len(bound.free_symbols) != 1 or not bound.is_polynomial():
         return None
     (size,) = bound.free_symbols
@@ -106,34 +108,35 @@ def _least_size(bound: sympy.Expr) -> tuple[sympy.Symbol, int] | None:
     return size, next(n for n in itertools.count() if bound.xreplace({size: sympy.Integer(n)}) >= 0)
 
 
-def _holds(bound: sympy.Expr, least: dict[sympy.Symbol, int]) -> bool:
-    """Whether it cannot be negative, with what is known of the sizes."""
-    moved = {size: size + number for size, number in least.items()}
-    return bool(sympy.expand(bound.subs(moved, simultaneous=True)).is_nonnegative)
+def _holds(bound: sympy.Expr, least_sizes: dict[sympy.Symbol, int]) -> bool:
+    """Return whether the bound follows from the least sizes."""
+    shifted = {size: size + number for size, number in least_sizes.items()}
+    return bool(sympy.expand(bound.subs(shifted, simultaneous=True)).is_nonnegative)
 
 
 def _condition(bound: sympy.Expr) -> str:
-    """A bound as a comparison."""
+    """Write a bound as a comparison."""
     terms = sympy.Add.make_args(bound)
-    added = [term for term in terms if not term.could_extract_minus_sign()]
-    taken = [-term for term in terms if term.could_extract_minus_sign()]
-    return f"{index(sympy.Add(*added))} >= {index(sympy.Add(*taken))}"
+    positive = [term for term in terms if not term.could_extract_minus_sign()]
+    negative = [-term for term in terms if term.could_extract_minus_sign()]
+    return f"{index(sympy.Add(*positive))} >= {index(sympy.Add(*negative))}"
 
 
 def _divisible(expression: Node) -> Iterator[str]:
-    """That sizes that are quotients are whole."""
+    """Yield the conditions by which sizes that are quotients are integers."""
     for node in topological([expression]):
         for size in node.shape:
-            whole, divisor = sympy.together(size).as_numer_denom()
-            if divisor.is_Integer and divisor > 1 and not _always_whole(whole, int(divisor)):
-                text = index(sympy.expand(whole))
-                yield f"{text if whole.is_Symbol else f'({text})'} % {divisor} == 0"
+            dividend, divisor = sympy.together(size).as_numer_denom()
+            if divisor.is_Integer and divisor > 1 and not _always_whole(dividend, int(divisor)):
+                text = index(sympy.expand(dividend))
+                yield f"{text if dividend.is_Symbol else f'({text})'} % {divisor} == 0"
 
 
 def _always_whole(dividend: sympy.Expr, divisor: int) -> bool:
-    """Whether an integer divides a polynomial in sizes, whatever these are."""
+    """Return whether an integer divides a polynomial in sizes for all of their values."""
     sizes = sorted(dividend.free_symbols, key=str)
-    rests = itertools.product(map(sympy.Integer, range(divisor)), repeat=len(sizes))
+    remainders = itertools.product(map(sympy.Integer, range(divisor)), repeat=len(sizes))
     return all(
-        dividend.xreplace(dict(zip(sizes, rest, strict=True))) % divisor == 0 for rest in rests
+        dividend.xreplace(dict(zip(sizes, remainder, strict=True))) % divisor == 0
+        for remainder in remainders
     )

@@ -1,9 +1,8 @@
 """Elementwise functions: SymPy scalar expressions of the slots of a `Map`.
 
-SymPy differentiates, simplifies and prints them. This file says which functions NumPy's names
-stand for, adds those that SymPy lacks, and gives the conventional values of derivatives at
-kinks, where SymPy's own are distributions.
-"""
+SymPy differentiates, simplifies and prints them. This file maps NumPy's names to expressions, adds
+functions that SymPy lacks, and sets derivatives at kinks by convention, where SymPy's are
+distributions."""
 
 from __future__ import annotations
 
@@ -22,16 +21,15 @@ from derivatrix.runtime.errors import UnsupportedError
 class ScalarFunction(sympy.Function):
     """A scalar function of real variables that SymPy lacks.
 
-    `numpy_text` is a format string of the arguments. `definition` is the same in functions that
-    kernels know, where they do not know this one itself.
-    """
+    `numpy_text` is a format string of the arguments. `definition` expresses it by functions that
+    kernels have, for kernels without the function itself."""
 
     nargs = 1
     is_real = True
     numpy_text: str
 
     def definition(self) -> sympy.Expr | None:
-        """The function in terms of others."""
+        """Express the function by others."""
         return None
 
     def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
@@ -50,7 +48,7 @@ class log1p(ScalarFunction):
 
 
 class length(ScalarFunction):
-    """The root of a sum of squares, which may be beyond the range of numbers."""
+    """The root of a sum of squares, which may exceed the range of numbers."""
 
     numpy_text = "np.sqrt({0})"
 
@@ -59,7 +57,7 @@ class length(ScalarFunction):
 
 
 class hypot(ScalarFunction):
-    """√(x² + y²), also where the squares are beyond the range of numbers."""
+    """√(x² + y²), accurate also where the squares exceed the range of numbers."""
 
     nargs = 2
     numpy_text = "np.hypot({0}, {1})"
@@ -216,8 +214,8 @@ class rel_entr(ScalarFunction):
 
 
 def _huber(delta: sympy.Expr, x: sympy.Expr) -> sympy.Expr:
-    inside, far = (x**2 / 2, sympy.Abs(x) <= delta), delta * (sympy.Abs(x) - delta / 2)
-    return sympy.Piecewise((sympy.oo, delta < 0), inside, (far, True))
+    near, far = (x**2 / 2, sympy.Abs(x) <= delta), delta * (sympy.Abs(x) - delta / 2)
+    return sympy.Piecewise((sympy.oo, delta < 0), near, (far, True))
 
 
 FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
@@ -263,12 +261,12 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
 
 
 LARGEST_EXACT = 2**53
-"""Up to here every integer is a number of float64."""
+"""Largest integer below which float64 represents every integer."""
 
 
 def number(value: int | float | Fraction | Decimal | np.number | sympy.Expr) -> sympy.Expr:
-    """A Python number as a SymPy one: exact where it is a fraction of a small denominator (0.5,
-    2.25, Fraction(1, 3)), or an integer that is not too large."""
+    """Convert a Python number to SymPy's: exact if it is a fraction with a small denominator (0.5,
+    2.25, Fraction(1, 3)), or an integer up to LARGEST_EXACT."""
     if isinstance(value, sympy.Expr):
         return value
     if not abs(value) <= LARGEST_EXACT:
@@ -281,21 +279,20 @@ def number(value: int | float | Fraction | Decimal | np.number | sympy.Expr) -> 
     return sympy.Float(float(value), 17)
 
 
-CONSTANT = (sympy.sign, sympy.floor, sympy.ceiling)
-"""Functions that are constant but where they jump, whatever they are functions of."""
+PIECEWISE_CONSTANT = (sympy.sign, sympy.floor, sympy.ceiling)
+"""Functions that are constant except where they jump."""
 INFINITE = (sympy.nan, sympy.oo, -sympy.oo)
 """Values of branches outside a function's domain, which have no derivative."""
 
 
 def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """d expression / d variable, with the usual one-sided values at kinks: 0 for the derivative
-    of sign, floor and steps, half for max and min at ties, and nan where a branch is infinite.
+    """Differentiate by `variable`, with the usual values at kinks: 0 for the derivative of sign,
+    floor and steps, half for max and min at ties, nan where a branch is infinite.
 
-    Raises UnsupportedError where SymPy has no derivative.
-    """
+    Raises UnsupportedError where SymPy has no derivative."""
     expression = expression.replace(sympy.Mod, lambda t, by: t - by * sympy.floor(t / by))
     constants: dict[sympy.Basic, sympy.Expr] = {
-        part: sympy.Dummy(real=True) for part in expression.atoms(*CONSTANT)
+        part: sympy.Dummy(real=True) for part in expression.atoms(*PIECEWISE_CONSTANT)
     }
     infinite = {part: sympy.Function(f"infinite_{part}")(variable) for part in INFINITE}
     result = _slope(expression.xreplace(constants | infinite), variable)
@@ -316,7 +313,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
 
 
 def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """SymPy's derivative, where the inside of an absolute value, as log(x), counts as real."""
+    """Differentiate as SymPy does, but let arguments of absolute values, as log(x), be real."""
     inner = {part.args[0] for part in expression.atoms(sympy.Abs)}
     real = {
         part: sympy.Function(f"real_{position}", real=True)(variable)
@@ -330,7 +327,7 @@ def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
 
 
 class _Printer(SciPyPrinter):
-    """SymPy's NumPy printer with broadcasting maxima and sums that keep scalars scalar."""
+    """SymPy's NumPy printer, with maxima that broadcast and sums that keep scalars scalar."""
 
     def _print_Max(self, expression: sympy.Max) -> str:
         return self._fold("np.maximum", expression.args)
@@ -361,7 +358,7 @@ class _Printer(SciPyPrinter):
 
 
 def numpy_text(expression: sympy.Expr) -> str:
-    """The expression as NumPy/SciPy text, with `np` and `scipy` in scope."""
+    """Print the expression as NumPy/SciPy text, with `np` and `scipy` in scope."""
     printer = _Printer({"fully_qualified_modules": True, "allow_unknown_functions": False})
     text = printer.doprint(expression)
     return text.replace("numpy.", "np.")
@@ -377,8 +374,8 @@ def _compiled(expression: sympy.Expr, count: int) -> Callable[..., np.ndarray]:
 
 
 def evaluate(expression: sympy.Expr, arguments: Sequence[np.ndarray]) -> np.ndarray:
-    """The values of an expression of the slots at NumPy arrays. What NumPy says of branches of a
-    Piecewise, or of a function written with one, that are not taken is no matter."""
+    """Evaluate an expression of the slots at NumPy arrays. Warnings about branches that a Piecewise
+    does not take are suppressed."""
     function = _compiled(expression, len(arguments))
     if not expression.has(sympy.Piecewise, ScalarFunction):
         return function(*arguments)

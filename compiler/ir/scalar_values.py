@@ -1,4 +1,5 @@
-"""Scalar values, numbered so that equal ones are one; SymPy expressions lowered to them."""
+"""Scalar expressions in value-numbered form: equal values have one number. SymPy expressions are
+lowered to it."""
 
 from __future__ import annotations
 
@@ -33,10 +34,10 @@ FUNCTIONS = {
 """SymPy class -> operator; a target's printer spells each."""
 
 BESSEL = {getattr(sympy, name): name for name in ("besselj", "bessely", "besseli", "besselk")}
-"""Bessel's functions -> how their operators begin; these end in "0", "1", or "v" for any order."""
+"""Bessel functions -> prefixes of their operators, which end in "0", "1", or "v" for any order."""
 
 ORDERED = (*BESSEL, sympy.polygamma, sympy.zeta)
-"""Functions whose first argument is a number known when the kernel is made."""
+"""Functions whose first argument must be a number known when the kernel is made."""
 
 REWRITES: dict[type, Callable[..., sympy.Expr]] = {
     sympy.sec: lambda x: 1 / sympy.cos(x),
@@ -48,7 +49,7 @@ REWRITES: dict[type, Callable[..., sympy.Expr]] = {
     sympy.sinc: lambda x: sympy.Piecewise((sympy.sin(x) / x, sympy.Ne(x, 0)), (1, True)),
     sympy.Heaviside: lambda x, *_: (1 + sympy.sign(x)) / 2,
 }
-"""SymPy class -> the same in functions of the table above."""
+"""SymPy class -> the function expressed by FUNCTIONS."""
 
 
 def require_kernel(expression: sympy.Basic) -> None:
@@ -58,7 +59,7 @@ def require_kernel(expression: sympy.Basic) -> None:
 
 
 def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
-    """A function that no target has, in functions of the table; None for the others."""
+    """Express a function that no target has by those of FUNCTIONS; None for other functions."""
     kind = type(expression)
     if isinstance(expression, sympy.polygamma):
         order, x = expression.args
@@ -71,17 +72,18 @@ def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
 
 
 def _operation(expression: sympy.Basic) -> tuple[str, tuple[sympy.Basic, ...]]:
-    """The operator that computes a function, and its operands."""
+    """Return the operator that computes a function, and its operands."""
     kind, arguments = type(expression), expression.args
     if kind in BESSEL:
         order, x = arguments
-        known = order in (0, 1)
-        return f"{BESSEL[kind]}{order if known else 'v'}", (x,) if known else arguments
+        if order in (0, 1):
+            return f"{BESSEL[kind]}{order}", (x,)
+        return f"{BESSEL[kind]}v", arguments
     if kind is sympy.polygamma and arguments[0] == 0:
         return "digamma", arguments[1:]
     if kind not in FUNCTIONS:
         raise UnsupportedError(
-            f"{_shown(expression)}: no kernel computes the function {kind.__name__}; "
+            f"{_with_plain_slots(expression)}: no kernel computes the function {kind.__name__}; "
             "write it with functions that have one"
         )
     if isinstance(expression, MinMaxBase | sympy.And | sympy.Or):
@@ -89,22 +91,23 @@ def _operation(expression: sympy.Basic) -> tuple[str, tuple[sympy.Basic, ...]]:
     return FUNCTIONS[kind], arguments
 
 
-def _shown(expression: sympy.Basic) -> str:
-    """An expression with x, y, ... for its slots."""
+def _with_plain_slots(expression: sympy.Basic) -> str:
+    """Print an expression with x, y, ... for its slots."""
     slots = sorted(expression.free_symbols, key=str)
     return str(expression.xreplace(dict(zip(slots, sympy.symbols("x y z u v w"), strict=False))))
 
 
 Entry = tuple[str, object, tuple[int, ...]]
-LONGEST = 64
-"""Sums and products of more parts are one part of those that they are in: x*x multiplied by itself
-again and again would have a part for each x in it."""
+"""Operator, payload (a number, name, place or condition), and the numbers of the operands."""
+MAX_FLATTENED = 64
+"""Most parts of a sum or product that is flattened into another: repeated squaring of x*x would
+give one part for each x."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A factor that a product is multiplied ("times") or divided ("div") by: how the product grows
-    by that (see `Scalars.degree`), and how many loops it depends on."""
+    """A factor that a product is multiplied ("times") or divided ("div") by; `degree`: how the
+    product grows by it (see `Scalars.degree`); `depth`: how many loops the factor depends on."""
 
     operator: str
     factor: int
@@ -113,35 +116,37 @@ class _Step:
 
 
 def _alternating(steps: Sequence[_Step]) -> list[_Step]:
-    """The factors of a product with large and small ones alternating, so that no partial product is
-    much larger or smaller than both the product and 1. Factors of outer loops come first, as far
+    """Order the factors of a product so that large and small ones alternate, and no partial product
+    is much larger or smaller than both the product and 1. Factors of outer loops come first, as far
     as that allows; the first one multiplies."""
     total = sum(step.degree for step in steps)
-    least, most = min(0.0, total), max(0.0, total)
-    ordered, left, degree = list[_Step](), [*steps], 0.0
+    low, high = min(0.0, total), max(0.0, total)
+    ordered, remaining, degree = list[_Step](), [*steps], 0.0
     depths = sorted({step.depth for step in steps})
     for depth in depths:
         while ready := [
-            step for step in left if step.depth <= depth and (ordered or step.operator == "times")
+            step
+            for step in remaining
+            if step.depth <= depth and (ordered or step.operator == "times")
         ]:
-            near = [step for step in ready if least <= degree + step.degree <= most]
+            within = [step for step in ready if low <= degree + step.degree <= high]
             degrees = [step.degree for step in ready]
-            waits = least <= degree <= most and min(degrees) * max(degrees) >= 0
-            if not near and (depth == depths[-1] or not waits):
-                near = [s for s in ready if least - 1 <= degree + s.degree <= most + 1]
+            can_wait = low <= degree <= high and min(degrees) * max(degrees) >= 0
+            if not within and (depth == depths[-1] or not can_wait):
+                within = [s for s in ready if low - 1 <= degree + s.degree <= high + 1]
             if depth < depths[-1]:  # smaller factors wait for larger ones in inner loops
                 ready = [step for step in ready if step.degree >= 0]
-            if not (near or ready):
+            if not (within or ready):
                 break
-            step = min(near or ready, key=lambda step: (abs(degree + step.degree), step.operator))
+            step = min(within or ready, key=lambda step: (abs(degree + step.degree), step.operator))
             ordered.append(step)
-            left.remove(step)
+            remaining.remove(step)
             degree += step.degree
     return ordered
 
 
 class Scalars:
-    """A table of values; a value is known by its number."""
+    """A table of values. A value is referred to by its number."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -156,24 +161,24 @@ class Scalars:
         return number
 
     def name(self, name: str, degree: float = 0.0) -> int:
-        """A variable; see `degree`."""
-        return self._read("name", name, degree)
+        """Enter a variable; for `degree` see there."""
+        return self._input("name", name, degree)
 
     def number(self, value: sympy.Expr) -> int:
         return self._enter("number", sympy.sympify(value))
 
     def load(self, place: Hashable, degree: float = 0.0) -> int:
-        """The number at a place of memory; see `degree`."""
-        return self._read("load", place, degree)
+        """Enter the number at a place of memory; for `degree` see there."""
+        return self._input("load", place, degree)
 
-    def _read(self, operator: str, payload: Hashable, degree: float) -> int:
+    def _input(self, operator: str, payload: Hashable, degree: float) -> int:
         number = self._enter(operator, payload)
         self._degrees.setdefault(number, degree)
         return number
 
     def degree(self, number: int) -> float:
-        """The exponent of t that a value grows with where all inputs are multiplied by t, roughly:
-        says which values are large together, and in which order to multiply them."""
+        """Estimate the exponent of t with which a value grows if all inputs are multiplied by t. It
+        tells which values are large together, and in which order to multiply them."""
         if number not in self._degrees:
             operator, _, children = self.entries[number]
             values = children[1:] if operator in ("choose", "where") else children
@@ -207,8 +212,9 @@ class Scalars:
         return payload if operator == "number" else None
 
     def product(self, factors: list[int], coefficient: sympy.Expr = sympy.S.One) -> int:
-        """coefficient * the factors; nested products flattened, numbers and signs pulled out."""
-        plain: list[int] = []
+        """Enter coefficient * the factors; nested products are flattened, numbers and signs pulled
+        out."""
+        above: list[int] = []
         below: list[int] = []
         pending = list(reversed(factors))
         while pending:
@@ -219,26 +225,26 @@ class Scalars:
             elif operator == "neg":
                 coefficient = -coefficient
                 pending.append(children[0])
-            elif operator == "mul" and len(children) <= LONGEST:
+            elif operator == "mul" and len(children) <= MAX_FLATTENED:
                 pending.extend(reversed(children))
             elif operator == "div":
                 pending.append(children[0])
                 below.extend(self.factors(children[1]))
             else:
-                plain.append(factor)
+                above.append(factor)
         if coefficient == 0:
             return self.number(sympy.S.Zero)
         negative = coefficient.could_extract_minus_sign()
         coefficient = -coefficient if negative else coefficient
         if coefficient != 1:
-            plain.insert(0, self.number(coefficient))
-        result = self._chain("mul", plain)
+            above.insert(0, self.number(coefficient))
+        result = self._chain("mul", above)
         if below:
             result = self.operate("div", result, self._chain("mul", below))
         return self.operate("neg", result) if negative else result
 
     def factors(self, number: int) -> tuple[int, ...]:
-        """The factors of a product; of another value, itself."""
+        """Return the factors of a product; of another value, the value."""
         operator, _, children = self.entries[number]
         return children if operator == "mul" else (number,)
 
@@ -248,21 +254,20 @@ class Scalars:
         return operands[0] if len(operands) == 1 else self.operate(operator, *operands)
 
     def sum(self, terms: list[int]) -> int:
-        """The sum of the terms, positive ones first; nested sums are flattened."""
+        """Enter the sum of the terms, positive ones first; nested sums are flattened."""
         flat: list[int] = []
         for term in terms:
             operator, _, children = self.entries[term]
             if self.constant(term) != 0:
-                nested = operator == "add" and len(children) <= LONGEST
+                nested = operator == "add" and len(children) <= MAX_FLATTENED
                 flat.extend(children if nested else (term,))
-        first = [term for term in flat if self.entries[term][0] != "neg"]
-        return self._chain("add", first + [t for t in flat if self.entries[t][0] == "neg"])
+        return self._chain("add", sorted(flat, key=lambda term: self.entries[term][0] == "neg"))
 
     def within_range(
         self, values: Iterable[int], depth: Callable[[int], int] = lambda number: 0
     ) -> list[int]:
-        """The same values, with quotients computed from left to right: x / y / y for x / (y y), as
-        y² may be beyond the range of numbers. `depth`: how many loops a value depends on."""
+        """Compute quotients of the values from left to right: x / y / y for x / (y y), as y² may
+        exceed the range of numbers. `depth`: how many loops a value depends on."""
         changed: dict[int, int] = {}
 
         def change(number: int) -> int:
@@ -280,21 +285,22 @@ class Scalars:
         return [change(value) for value in values]
 
     def _negative(self, number: int) -> int:
-        """Minus a value; of a quotient that of minus its first factor, as of minus a product LLVM
-        makes one that it may reorder (see `internals.arithmetic.times`)."""
+        """Negate a value; of a quotient negate the first factor, as LLVM turns minus a product into
+        one that it may reorder (see `internals.arithmetic.times`)."""
         operator, _, children = self.entries[number]
-        if operator in ("times", "div") and self._is_in_turn(number):
+        if operator in ("times", "div") and self._is_ordered(number):
             return self.operate(operator, self._negative(children[0]), children[1])
         return self.operate("neg", number)
 
-    def _is_in_turn(self, number: int) -> bool:
+    def _is_ordered(self, number: int) -> bool:
         operator, _, children = self.entries[number]
-        return operator == "times" or (operator == "div" and self._is_in_turn(children[0]))
+        return operator == "times" or (operator == "div" and self._is_ordered(children[0]))
 
     def _quotient(
         self, number: int, change: Callable[[int], int], depth: Callable[[int], int]
     ) -> int:
-        """A product or quotient with its factors in turn, as `_alternating` orders them."""
+        """Multiply and divide by the factors of a product or quotient in the order of
+        `_alternating`."""
         operator, _, children = self.entries[number]
         above, *below = map(self.factors, children) if operator == "div" else [children]
         numbers = [factor for factor in above if self.constant(factor) is not None]
@@ -303,26 +309,26 @@ class Scalars:
             return self.operate(operator, *map(change, children))
         for factor, count in Counter(f for part in below for f in part).items():
             step = _Step("div", factor, -self.degree(factor), depth(factor))
-            if count > 1:  # products take less time; where y⁻¹ is infinite or 0, so is x y⁻²
+            if count > 1:  # faster than dividing; if y⁻¹ is infinite or 0, so is x y⁻²
                 reciprocal = self.operate("div", self.number(sympy.S.One), factor)
                 step = replace(step, operator="times", factor=reciprocal)
             steps += [step] * count
         if len(steps) < 3 or not any(step.degree < 0 for step in steps):
             return self.operate(operator, *map(change, children))
-        first, *later = _alternating(steps)
-        result = self._chain("mul", [*numbers, change(first.factor)])
-        for step in later:
+        start, *ordered = _alternating(steps)
+        result = self._chain("mul", [*numbers, change(start.factor)])
+        for step in ordered:
             result = self.operate(step.operator, result, change(step.factor))
         return result
 
     def length(self, square: int, parts: int) -> int:
-        """The root of `square`, a sum of squares, also where it is beyond the range of numbers;
-        `parts`: the same as an expression of entries."""
+        """Enter the root of `square`, a sum of squares that may exceed the range of numbers.
+        `parts`: the sum as an expression of entries."""
         return self.operate("unscaled", self.operate("sqrt", self.scaled(parts, square)), square)
 
     def scaled(self, number: int, square: int) -> int:
-        """A sum of products by the square of the factor of `square`: of each product two factors
-        are scaled, equal ones if there are any."""
+        """Scale a sum of products by the square of the factor of `square`: in each product scale
+        two factors, equal ones if there are any."""
         operator, _, children = self.entries[number]
         match operator:
             case "entry" | "total":
@@ -339,17 +345,17 @@ class Scalars:
                 numbers = [child for child in children if self.constant(child) is not None]
                 counts = Counter(child for child in children if self.constant(child) is None)
                 half = [factor for factor, count in counts.items() for _ in range(count // 2)]
-                rest = [factor for factor, count in counts.items() if count % 2]
-                if len(rest) == 1 and not half:
-                    return self.product([*numbers, self.scaled(rest[0], square)])
-                if half or rest:
-                    pair = [self.product(half)] * 2 if half else [rest.pop(), rest.pop()]
+                single = [factor for factor, count in counts.items() if count % 2]
+                if len(single) == 1 and not half:
+                    return self.product([*numbers, self.scaled(single[0], square)])
+                if half or single:
+                    pair = [self.product(half)] * 2 if half else [single.pop(), single.pop()]
                     pair = [self.operate("scaled", factor, square) for factor in pair]
-                    return self.product([*numbers, *pair, *rest])
+                    return self.product([*numbers, *pair, *single])
         return self.operate("scaled", self.operate("scaled", number, square), square)
 
     def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
-        """The value of a SymPy expression whose symbols are `slots` or sizes."""
+        """Enter a SymPy expression whose symbols are `slots` or sizes."""
         if expression in slots:
             return slots[expression]
         if isinstance(expression, sympy.Expr) and not expression.free_symbols & slots.keys():
@@ -367,7 +373,8 @@ class Scalars:
         kind = type(expression)
         if kind in ORDERED and not expression.args[0].is_number:
             raise UnsupportedError(
-                f"{_shown(expression)}: the first argument of {kind.__name__} has to be a number"
+                f"{_with_plain_slots(expression)}: the first argument of {kind.__name__} has to be "
+                "a number"
             )
         if isinstance(expression, Differences):
             return self._lower_differences(expression, slots)
@@ -405,8 +412,8 @@ class Scalars:
         if exponent == sympy.S.Half:
             return self.operate("sqrt", root)
         if exponent.is_Rational and exponent.q == 2:
-            whole = self.lower(base ** (exponent - sympy.S.Half), slots)
-            return self.product([whole, self.operate("sqrt", root)])
+            power = self.lower(base ** (exponent - sympy.S.Half), slots)
+            return self.product([power, self.operate("sqrt", root)])
         return self.operate("pow", root, self.lower(exponent, slots))
 
     def _lower_differences(self, expression: Differences, slots: Mapping[sympy.Symbol, int]) -> int:
@@ -418,21 +425,19 @@ class Scalars:
         return self.lower(result, values)
 
     def _lower_pieces(self, expression: sympy.Piecewise, slots: Mapping[sympy.Symbol, int]) -> int:
-        *pieces, (otherwise, last) = expression.args
         result = self.number(sympy.nan)
-        if last == sympy.true:
-            result = self.lower(otherwise, slots)
-        else:
-            pieces.append((otherwise, last))
-        for value, condition in reversed(pieces):
-            chosen = self.lower(condition, slots)
-            result = self.operate("choose", chosen, self.lower(value, slots), result)
+        for value, condition in reversed(expression.args):
+            if condition == sympy.true:
+                result = self.lower(value, slots)
+            else:
+                test = self.lower(condition, slots)
+                result = self.operate("choose", test, self.lower(value, slots), result)
         return result
 
 
 def divided_powers(exponent: sympy.Expr) -> list[sympy.Expr]:
-    """Exponents that add up to a positive one, of powers to divide by one after the other: where
-    x / y ** exponent is within the range of numbers, so are these powers of y."""
+    """Split a positive exponent into exponents of powers to divide by in turn: where x / y **
+    exponent is within the range of numbers, so are these powers of y."""
     if exponent <= 1:
         return [exponent]
     unit = (
@@ -443,16 +448,16 @@ def divided_powers(exponent: sympy.Expr) -> list[sympy.Expr]:
 
 
 def cost(expression: sympy.Basic) -> int:
-    """A rough count of operations; functions and divisions weigh more."""
-    own = 0
+    """Estimate the number of operations; functions and divisions weigh more."""
+    operations = 0
     if isinstance(expression, sympy.Pow):
-        own = 1 if expression.exp.is_Integer and expression.exp > 0 else 8
+        operations = 1 if expression.exp.is_Integer and expression.exp > 0 else 8
     elif isinstance(expression, sympy.Add | sympy.Mul):
-        own = len(expression.args) - 1
+        operations = len(expression.args) - 1
     elif isinstance(expression, MinMaxBase | sympy.Abs):
-        own = 2
+        operations = 2
     elif isinstance(expression, Relational | sympy.And | sympy.Or | sympy.Not):
-        own = 1
+        operations = 1
     elif isinstance(expression, sympy.Function) and not isinstance(expression, sympy.Piecewise):
-        own = 10
-    return own + sum(cost(argument) for argument in expression.args)
+        operations = 10
+    return operations + sum(cost(argument) for argument in expression.args)

@@ -1,4 +1,4 @@
-"""How messages show what came, whatever it is."""
+"""Values in error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 
 def shown(value: object) -> str:
-    """The value as Python writes it, cut to some dozen letters."""
+    """Print the value as Python does, cut to some sixty characters."""
     try:
         return _SHORT.repr(value)
     except ValueError:  # more digits than Python writes

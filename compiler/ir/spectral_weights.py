@@ -1,11 +1,9 @@
-"""Scalar functions that weights of eigenvectors are written with where the weights differ from one
-eigenvalue to another by constants, as the zeros and ones of a spectral projector do, and
-differences of such weights.
+"""Weights of eigenvectors that differ from one eigenvalue to another by constants, as the zeros and
+ones of a spectral projector do, and divided differences of such weights.
 
-A weight c_i f(λ_i) with constants c_i has a derivative where eigenvalues are repeated, if their
-constants are equal: the coefficient at a pair i, j is c_i f[λ_i, λ_j] where c_i = c_j, so that no
-gap is formed, and (c_i f(λ_i) - c_j f(λ_j)) / (λ_i - λ_j) elsewhere.
-"""
+A weight c_i f(λ_i) with constants c_i has a derivative at repeated eigenvalues if their constants
+are equal: the coefficient at a pair i, j is c_i f[λ_i, λ_j] where c_i = c_j, so that no gap is
+formed, and (c_i f(λ_i) - c_j f(λ_j)) / (λ_i - λ_j) elsewhere."""
 
 from __future__ import annotations
 
@@ -21,21 +19,21 @@ LEVEL = sympy.Symbol("level", real=True)
 
 
 class Constant(sympy.Symbol):
-    """The constant at an eigenvalue in a weight: entry `index` of the vector `number`."""
+    """The constant of an eigenvalue in a weight: entry `index` of the vector `number`."""
 
     def __new__(cls, number: int, index: int | str) -> Constant:
         return super().__new__(cls, f"constant{number}_{index}", real=True)
 
 
 class same(HasDifferences):
-    """1 where x = y, else 0, of constants."""
+    """The indicator of x = y, for constants."""
 
     nargs = 2
     numpy_text = "np.where({0} == {1}, 1, 0)"
 
     @classmethod
     def eval(cls, x: sympy.Expr, y: sympy.Expr) -> sympy.Expr | None:
-        """In canonical order."""
+        """Order the arguments."""
         if x == y or (x.is_number and y.is_number):
             return sympy.Integer(x == y)
         return cls(y, x) if sympy.default_sort_key(y) < sympy.default_sort_key(x) else None
@@ -48,7 +46,7 @@ class same(HasDifferences):
 
 
 class selected(HasDifferences):
-    """c f, which is 0 where the constant c is, even if f is not finite."""
+    """c f, and 0 where the constant c is 0, even if f is not finite."""
 
     nargs = 2
     numpy_text = "np.where({0} == 0, 0, ({0}) * ({1}))"
@@ -75,19 +73,19 @@ class selected(HasDifferences):
 
 
 class reciprocal(HasDifferences):
-    """1/x, which is nan where |x| is no more than `level`; 0 where `excluded` is 1."""
+    """1/x, nan where |x| is at most `level`, and 0 where `excluded` is 1."""
 
     nargs = 3
 
     @classmethod
     def eval(cls, x: sympy.Expr, excluded: sympy.Expr, level: sympy.Expr) -> sympy.Expr | None:
-        """Without a coefficient."""
-        coefficient, rest = x.as_coeff_Mul()
-        if rest.could_extract_minus_sign():
-            coefficient, rest = -coefficient, -rest
+        """Pull out the coefficient of x."""
+        coefficient, variable = x.as_coeff_Mul()
+        if variable.could_extract_minus_sign():
+            coefficient, variable = -coefficient, -variable
         if coefficient == 1:
             return None
-        return cls(rest, excluded, level / abs(coefficient)) / coefficient
+        return cls(variable, excluded, level / abs(coefficient)) / coefficient
 
     def definition(self) -> sympy.Expr:
         x, excluded, level = self.args
@@ -109,7 +107,7 @@ class reciprocal(HasDifferences):
 
 
 def gathered(expression: sympy.Expr) -> sympy.Expr:
-    """An expression as a sum of `selected`, one for each product of constants, where x is cancelled
+    """Write an expression as a sum of `selected`, one for each product of constants, and cancel x
     with the reciprocal of x."""
     functions: dict[sympy.Expr, sympy.Expr] = {}
     for constant, function in _products(expression):
@@ -118,7 +116,8 @@ def gathered(expression: sympy.Expr) -> sympy.Expr:
 
 
 def _products(expression: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
-    """The products that an expression is the sum of: the constants and the other factors."""
+    """Yield the products that an expression is the sum of: their constants, and their other
+    factors."""
     if isinstance(expression, selected):
         constant, function = expression.args
         yield from ((constant * c, f) for c, f in _products(function))
@@ -126,8 +125,8 @@ def _products(expression: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]
         for term in expression.args:
             yield from _products(term)
     elif isinstance(expression, sympy.Mul):
-        first, rest = expression.as_two_terms()
-        for (c, f), (d, g) in product(_products(first), list(_products(rest))):
+        left, right = expression.as_two_terms()
+        for (c, f), (d, g) in product(_products(left), list(_products(right))):
             yield c * d, f * g
     elif expression.free_symbols and all(isinstance(s, Constant) for s in expression.free_symbols):
         yield expression, sympy.S.One
@@ -151,8 +150,8 @@ def _power(function: sympy.Expr, base: sympy.Expr) -> int:
 def sum_quotient(
     expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol, signs: tuple[int, int]
 ) -> sympy.Expr:
-    """(s f(y) - t f(x)) / (x + y) for the signs s, t; nan where x + y is no more than LEVEL, unless
-    x + y divides the numerator of a product of powers and reciprocals."""
+    """Return (s f(y) - t f(x)) / (x + y) for the signs s, t; nan where x + y is at most LEVEL,
+    unless x + y divides the numerator of a product of powers and reciprocals."""
     if isinstance(expression, sympy.Add):
         return sympy.Add(*(sum_quotient(part, variable, other, signs) for part in expression.args))
     if isinstance(expression, selected):
@@ -164,8 +163,8 @@ def sum_quotient(
     factors = _factors(function, variable)
     if factors is not None and signs[1] == signs[0] * sympy.prod(p for _, p in factors):
         return signs[0] * _telescoped(factors, variable, other)
-    moved = function.xreplace({variable: other})
-    numerator = signs[0] * moved - signs[1] * function
+    at_other = function.xreplace({variable: other})
+    numerator = signs[0] * at_other - signs[1] * function
     if function.is_rational_function():
         quotient = sympy.cancel(sympy.together(numerator / (variable + other)))
         if sympy.denom(quotient).xreplace({other: -variable}).expand() != 0:
@@ -177,8 +176,8 @@ Factors = list[tuple[sympy.Expr, int]]
 
 
 def _factors(function: sympy.Expr, variable: sympy.Symbol) -> Factors | None:
-    """Powers of the variable, and reciprocals of what is even or odd in it, and for each 1 where it
-    is even, -1 where it is odd; None for other products."""
+    """Split a product into powers of the variable, and reciprocals that are even or odd in it, each
+    with its parity 1 or -1; None for other products."""
     factors: Factors = []
     for base, exponent in function.as_powers_dict().items():
         if not sympy.sympify(exponent).is_Integer:
@@ -190,24 +189,24 @@ def _factors(function: sympy.Expr, variable: sympy.Symbol) -> Factors | None:
             continue
         if not isinstance(base, reciprocal) or exponent < 0:
             return None
-        turned = sympy.expand(base.args[0].xreplace({variable: -variable}))
-        parity = 1 if turned == sympy.expand(base.args[0]) else -1
-        if parity < 0 and turned != sympy.expand(-base.args[0]):
+        reflected = sympy.expand(base.args[0].xreplace({variable: -variable}))
+        parity = 1 if reflected == sympy.expand(base.args[0]) else -1
+        if parity < 0 and reflected != sympy.expand(-base.args[0]):
             return None
         factors += [(base, parity)] * int(exponent)
     return factors
 
 
 def _telescoped(factors: Factors, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
-    """(f(y) - p f(x)) / (x + y) for a product f of factors, and its parity p."""
+    """Return (f(y) - p f(x)) / (x + y) for a product f of factors, and its parity p."""
     terms = []
     for k, (factor, parity) in enumerate(factors):
         before = sympy.prod(p * g for g, p in factors[:k])
         after = sympy.prod(g.xreplace({variable: other}) for g, _ in factors[k + 1 :])
         x = factor.args[0] if isinstance(factor, reciprocal) else 1 / factor
-        moved = factor.xreplace({variable: other})
+        at_other = factor.xreplace({variable: other})
         over = (x - parity * x.xreplace({variable: other})) / (variable + other)
-        terms.append(before * factor * moved * sympy.cancel(sympy.together(over)) * after)
+        terms.append(before * factor * at_other * sympy.cancel(sympy.together(over)) * after)
     return sympy.Add(*terms)
 
 
@@ -217,13 +216,13 @@ def pair_weight(
     other: sympy.Symbol,
     constants: Sequence[tuple[sympy.Symbol, sympy.Symbol]],
 ) -> sympy.Expr:
-    """w[λ_i, λ_j] for the weight w of an eigenvalue and of constants, both replaced by others."""
+    """Return w[λ_i, λ_j] for the weight w of an eigenvalue and of constants, with pairs of both."""
     near = difference(weight, variable, other)
-    alike = _alike(weight, constants)
-    if alike is None:
+    equality = _equality(weight, constants)
+    if equality is None:
         return near
     far = weight.xreplace({variable: other, **dict(constants)})
-    return selected(alike, near) + (weight - far) * reciprocal(variable - other, alike, LEVEL)
+    return selected(equality, near) + (weight - far) * reciprocal(variable - other, equality, LEVEL)
 
 
 def singular_pair_weights(
@@ -234,19 +233,19 @@ def singular_pair_weights(
     signs: tuple[int, int],
     outside: Collection[tuple[int, bool]],
 ) -> tuple[sympy.Expr, sympy.Expr]:
-    """(S + C)/2 and (S - C)/2 with S = w[σ_i, σ_j] and C = (s w(σ_j) - t w(σ_i)) / (σ_i + σ_j) for
-    the signs s, t. Where the constants differ both are of the form (a w(σ_i) - b w(σ_j)) g with
-    g = 1/(σ_i² - σ_j²) and a, b in σ_i, σ_j.
+    """Return (S + C)/2 and (S - C)/2 with S = w[σ_i, σ_j] and C = (s w(σ_j) - t w(σ_i)) / (σ_i +
+    σ_j) for the signs s, t. Where the constants differ both are (a w(σ_i) - b w(σ_j)) g with g =
+    1/(σ_i² - σ_j²) and a, b in σ_i, σ_j.
 
-    outside: for each quotient w/σ that is to be subtracted from which of the two, whether it is
-    that of σ_j. With σ_i g - 1/σ_i = σ_j² g / σ_i no quotient by a σ_j of zero is left.
+    outside: pairs (position among the two results, whether of σ_j) of quotients w/σ to subtract.
+    With σ_i g - 1/σ_i = σ_j² g / σ_i no quotient by a σ_j of zero is left.
     """
     weight = gathered(weight) if weight.has(selected, reciprocal, Constant) else weight
     far = weight.xreplace({variable: other, **dict(constants)})
     even = difference(weight, variable, other)
     odd = sum_quotient(weight, variable, other, signs)
-    alike = _alike(weight, constants)
-    gap = reciprocal(variable**2 - other**2, alike or sympy.S.Zero, LEVEL * (variable + other))
+    equality = _equality(weight, constants)
+    gap = reciprocal(variable**2 - other**2, equality or sympy.S.Zero, LEVEL * (variable + other))
     results = []
     for position, sign in enumerate((1, -1)):
         pair = (even + sign * odd) / 2
@@ -258,15 +257,16 @@ def singular_pair_weights(
         if (position, True) in outside:
             pair -= over(far, other)
             far_share = variable**2 * _guarded(other)
-        if alike is not None:
+        if equality is not None:
             change = near_share * weight - far_share * far
-            pair = gathered(selected(alike, pair) + change * gap)
+            pair = gathered(selected(equality, pair) + change * gap)
         results.append(pair)
     return results[0], results[1]
 
 
 def over(weight: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """A weight over a singular value, nan where that is zero up to rounding and does not cancel."""
+    """Divide a weight by a singular value; nan where that is zero up to rounding and does not
+    cancel."""
     return gathered(weight * _guarded(variable))
 
 
@@ -274,10 +274,9 @@ def _guarded(variable: sympy.Symbol) -> sympy.Expr:
     return reciprocal(variable, sympy.S.Zero, LEVEL)
 
 
-def _alike(
+def _equality(
     weight: sympy.Expr, constants: Sequence[tuple[sympy.Symbol, sympy.Symbol]]
 ) -> sympy.Expr | None:
-    """1 where the constants that a weight has are equal to the others, else 0; None if it has
-    none."""
+    """Return the indicator that the constants of a weight equal the others; None if it has none."""
     present = [pair for pair in constants if pair[0] in weight.free_symbols]
     return sympy.prod(same(*pair) for pair in present) if present else None

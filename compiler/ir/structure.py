@@ -1,8 +1,8 @@
-"""What is known of a matrix by its construction: symmetric, spd, lower, upper, diagonal, ...
+"""Structure facts of matrices that follow from their construction: symmetric, spd, lower, upper,
+diagonal, ...
 
-"psd" is positive semidefinite; "spd", definite, implies it. Facts hold for inputs that are what
-they are declared as, in exact arithmetic.
-"""
+"psd" is positive semidefinite; "spd", definite, implies it. Facts hold in exact arithmetic, for
+inputs that are as declared."""
 
 from __future__ import annotations
 
@@ -18,48 +18,49 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.canonical import canonical_labels
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.product import Product
-from derivatrix.compiler.ir.signs import positive, product_nonnegative
+from derivatrix.compiler.ir.signs import is_nonnegative_product, is_positive
 
 DIAGONAL = frozenset({"symmetric", "lower", "upper", "diagonal"})
-IMPLIED = {
+DECLARED_FACTS = {
     **{name: frozenset({name}) for name in ("symmetric", "lower", "upper", "orthogonal")},
     "spd": frozenset({"symmetric", "psd", "spd"}),
     "diagonal": DIAGONAL,
 }
-"""What is known of an input, by the structure that it is declared with."""
+"""Facts of an input, by the structure that it is declared with."""
 ORTHONORMAL = "orthonormal columns"
-"""What an operation says of its result of any shape; of a square one "orthogonal" as well."""
+"""The fact of results of any shape with orthonormal columns; square ones are "orthogonal" as
+well."""
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
-ADDED = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
-"""Facts that a sum has where all its terms have them."""
-MAX_PARTS = 64
-"""The most factors that a product is taken apart into to compare it with its own transpose."""
+ADDITIVE_FACTS = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
+"""Facts that a sum has if all of its terms have them."""
+MAX_FACTORS = 64
+"""Most factors of a product that is compared with its own transpose."""
 
 
 @lru_cache(maxsize=65536)
 def facts(node: ir.Node) -> frozenset[str]:
-    """The structure facts of `node`, by its last two axes; none for fewer axes."""
+    """Return the structure facts of the last two axes of `node`; none for fewer axes."""
     if node.ndim < 2 or node.shape[-1] != node.shape[-2]:
         return frozenset()
     match node:
         case ir.Leaf():
-            return IMPLIED.get(node.structure, frozenset())
+            return DECLARED_FACTS.get(node.structure, frozenset())
         case ir.Constant():
-            return _constant(node.array)
+            return _facts_of_constant(node.array)
         case ir.Delta():
             return DIAGONAL | {"psd", "spd", "orthogonal"}
         case ir.Sum() if node.terms:
-            return _sum(node)
+            return _facts_of_sum(node)
         case ir.Map():
-            return _map(node)
+            return _facts_of_map(node)
         case ir.Apply():
-            return _applied(node)
+            return _facts_of_apply(node)
         case ir.Einsum():
-            return _einsum(node)
+            return _facts_of_einsum(node)
     return frozenset()
 
 
-def _constant(array: np.ndarray) -> frozenset[str]:
+def _facts_of_constant(array: np.ndarray) -> frozenset[str]:
     lower, upper = (np.array_equal(array, part(array)) for part in (np.tril, np.triu))
     if lower and upper:
         return DIAGONAL
@@ -69,87 +70,94 @@ def _constant(array: np.ndarray) -> frozenset[str]:
     )
 
 
-def _applied(node: ir.Apply) -> frozenset[str]:
-    known = [facts(argument) for argument, _ in node.arguments]
-    return node.operation.facts(known, node.output) - {ORTHONORMAL}
+def _facts_of_apply(node: ir.Apply) -> frozenset[str]:
+    argument_facts = [facts(argument) for argument, _ in node.arguments]
+    return node.operation.facts(argument_facts, node.output) - {ORTHONORMAL}
 
 
-def _sum(node: ir.Sum) -> frozenset[str]:
-    """What all terms share; a sum of semidefinite matrices is definite if one of them is."""
-    each = [facts(term) for term in node.terms]
-    known = frozenset.intersection(*each) & ADDED
-    if "psd" in known and any("spd" in term for term in each):
-        known |= {"spd"}
-    if "symmetric" not in known and _exchange_sign(node, *_last_axes(node)) == 1:
-        known |= {"symmetric"}
-    return known
+def _facts_of_sum(node: ir.Sum) -> frozenset[str]:
+    """Return the facts that all terms share; a sum of semidefinite matrices is definite if one of
+    them is."""
+    term_facts = [facts(term) for term in node.terms]
+    result = frozenset.intersection(*term_facts) & ADDITIVE_FACTS
+    if "psd" in result and any("spd" in term for term in term_facts):
+        result |= {"spd"}
+    if "symmetric" not in result and _exchange_sign(node, *_last_axes(node)) == 1:
+        result |= {"symmetric"}
+    return result
 
 
-def _map(node: ir.Map) -> frozenset[str]:
-    """Entry by entry, symmetry stays, and zeros where the function of zeros is zero; kernel
+def _facts_of_map(node: ir.Map) -> frozenset[str]:
+    """Return the facts that a function of entries keeps: symmetry, and zeros if f(0) = 0. Kernel
     functions of distances are semidefinite."""
     shared = frozenset.intersection(*(facts(argument) for argument in node.arguments))
-    known = shared & {"symmetric"}
-    if not known and _exchange_sign(node, *_last_axes(node)) == 1:
-        known |= {"symmetric"}
+    result = shared & {"symmetric"}
+    if not result and _exchange_sign(node, *_last_axes(node)) == 1:
+        result |= {"symmetric"}
     if shared & {"lower", "upper"}:
         zeros = {ir.slot(position): 0 for position in range(len(node.arguments))}
         if node.expression.subs(zeros) == 0:
-            known |= shared & DIAGONAL
-    if "symmetric" in known and _is_completely_monotone(node.expression, node.arguments):
-        known |= {"psd"}
-    return known
+            result |= shared & DIAGONAL
+    if "symmetric" in result and _is_completely_monotone(node.expression, node.arguments):
+        result |= {"psd"}
+    return result
 
 
-def _einsum(node: ir.Einsum) -> frozenset[str]:
-    """A product: transposed, scaled and weighted matrices keep facts, a product equal to its own
-    transpose (AᵀA, v vᵀ) is symmetric, one of triangles triangular, A S Aᵀ semidefinite with S."""
+def _facts_of_einsum(node: ir.Einsum) -> frozenset[str]:
+    """Return the facts of a product: transposed, scaled and weighted matrices keep facts, a product
+    equal to its own transpose (AᵀA, v vᵀ) is symmetric, one of triangles triangular, A S Aᵀ
+    semidefinite with S."""
     row, column = node.ndim - 2, node.ndim - 1
-    known = _single(node) | _triangular(node, row, column) | _diagonal(node, row, column)
-    if "symmetric" not in known and _exchange_sign(node, row, column) == 1:
-        known |= {"symmetric"}
-    if "symmetric" in known and "psd" not in known:
+    result = (
+        _weighted_facts(node)
+        | _triangular_facts(node, row, column)
+        | _diagonal_facts(node, row, column)
+    )
+    if "symmetric" not in result and _exchange_sign(node, row, column) == 1:
+        result |= {"symmetric"}
+    if "symmetric" in result and "psd" not in result:
         products = (Product.of(node), _spliced(node))
         if any(_is_semidefinite(product, row, column) for product in products):
-            known |= {"psd"}
-    return known
+            result |= {"psd"}
+    return result
 
 
-def _single(node: ir.Einsum) -> frozenset[str]:
-    """The facts of the one factor that has the last two axes, where the others are weights."""
-    last = (node.ndim - 2, node.ndim - 1)
-    touching = [i for i, (_, labels) in enumerate(node.factors) if set(labels) & set(last)]
-    if len(touching) != 1:
+def _weighted_facts(node: ir.Einsum) -> frozenset[str]:
+    """Return the facts of the only factor with the last two axes; the other factors are its
+    weights."""
+    axes = (node.ndim - 2, node.ndim - 1)
+    positions = [i for i, (_, labels) in enumerate(node.factors) if set(labels) & set(axes)]
+    if len(positions) != 1:
         return frozenset()
-    matrix, labels = node.factors[touching[0]]
-    if set(labels[-2:]) != set(last) or set(labels[:-2]) & set(last):
+    matrix, labels = node.factors[positions[0]]
+    if set(labels[-2:]) != set(axes) or set(labels[:-2]) & set(axes):
         return frozenset()
-    known = facts(matrix)
-    if labels[-2:] != last:
-        known = frozenset(TRANSPOSED.get(fact, fact) for fact in known)
-    weights = [factor for i, factor in enumerate(node.factors) if i != touching[0]]
+    result = facts(matrix)
+    if labels[-2:] != axes:
+        result = frozenset(TRANSPOSED.get(fact, fact) for fact in result)
+    weights = [factor for i, factor in enumerate(node.factors) if i != positions[0]]
     if weights or node.contracted or node.coefficient != 1:
-        known -= {"orthogonal"}
-    if not (node.coefficient.is_positive and all(positive(weight) for weight, _ in weights)):
-        known -= {"spd"}
-    if not (node.coefficient.is_nonnegative and product_nonnegative(weights)):
-        known -= {"psd"}
-    return known
+        result -= {"orthogonal"}
+    if not (node.coefficient.is_positive and all(is_positive(weight) for weight, _ in weights)):
+        result -= {"spd"}
+    if not (node.coefficient.is_nonnegative and is_nonnegative_product(weights)):
+        result -= {"psd"}
+    return result
 
 
-def _triangular(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
-    """Lower where the factors are zero unless row >= ... >= column along labels they link."""
+def _triangular_facts(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
+    """Return "lower" if triangular factors link row >= ... >= column, and likewise "upper"."""
     above: dict[int, set[int]] = {}
     for factor, labels in node.factors:
         if len(labels) < 2:
             continue
-        first, second = labels[-2:]
-        mask = isinstance(factor, ir.Triangle) and factor.offset >= 0
-        known = frozenset({"lower"}) if mask else facts(factor)
-        if "lower" in known:
-            above.setdefault(first, set()).add(second)
-        if "upper" in known:
-            above.setdefault(second, set()).add(first)
+        i, j = labels[-2:]
+        is_mask = isinstance(factor, ir.Triangle) and factor.offset >= 0
+        factor_facts = frozenset({"lower"}) if is_mask else facts(factor)
+        if "lower" in factor_facts:
+            above.setdefault(i, set()).add(j)
+        if "upper" in factor_facts:
+            above.setdefault(j, set()).add(i)
     lower = _reaches(above, row, column)
     upper = _reaches(above, column, row)
     if lower and upper:
@@ -158,50 +166,51 @@ def _triangular(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
 
 
 def _reaches(above: dict[int, set[int]], start: int, end: int) -> bool:
-    seen, pending = {start}, [start]
+    reached, pending = {start}, [start]
     while pending:
         for label in above.get(pending.pop(), ()):
-            if label not in seen:
-                seen.add(label)
+            if label not in reached:
+                reached.add(label)
                 pending.append(label)
-    return end in seen
+    return end in reached
 
 
-def _diagonal(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
-    """diag(w) is definite where w is positive, and semidefinite where it is not negative."""
-    rest = [
+def _diagonal_facts(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
+    """Return the facts of diag(w): definite if w is positive, semidefinite if it is not
+    negative."""
+    weights = [
         f for f in node.factors if not (isinstance(f[0], ir.Delta) and set(f[1]) == {row, column})
     ]
-    if len(rest) == len(node.factors):
+    if len(weights) == len(node.factors):
         return frozenset()
     names = [row if label == column else label for label in range(len(node.sizes))]
-    renamed = ir.relabelled(rest, names)
-    if node.coefficient.is_positive and all(positive(weight) for weight, _ in renamed):
+    renamed = ir.relabelled(weights, names)
+    if node.coefficient.is_positive and all(is_positive(weight) for weight, _ in renamed):
         return frozenset({"psd", "spd"})
-    holds = node.coefficient.is_nonnegative and product_nonnegative(renamed)
-    return frozenset({"psd"} if holds else ())
+    is_nonnegative = node.coefficient.is_nonnegative and is_nonnegative_product(renamed)
+    return frozenset({"psd"} if is_nonnegative else ())
 
 
 def _is_semidefinite(product: Product, row: int, column: int) -> bool:
-    """Whether a product, summed over all labels after `column`, is semidefinite:
-    B[i,a] S[a,b] B[j,b] for a semidefinite S, and products of such, entry by entry (Schur)."""
+    """Return whether a product, summed over all labels after `column`, is semidefinite: B[i,a]
+    S[a,b] B[j,b] for a semidefinite S, and entrywise products of such (Schur)."""
     if not product.coefficient.is_nonnegative:
         return False
     paired = _PairedLabels(row, column)
-    rest = list(product.factors)
-    while touching := [factor for factor in rest if paired.touches(factor)]:
-        done = next((found for f in touching if (found := paired.take(f, touching))), ())
-        if not done:
+    weights = list(product.factors)
+    while touching := [factor for factor in weights if paired.touches(factor)]:
+        matched = next((pair for f in touching if (pair := paired.match(f, touching))), ())
+        if not matched:
             return False
-        for factor in done:
-            rest.remove(factor)
-    return product_nonnegative(rest)
+        for factor in matched:
+            weights.remove(factor)
+    return is_nonnegative_product(weights)
 
 
 class _PairedLabels:
-    """Labels of a product B[i,a] S[a,b] B[j,b]: those that lead from the row, i and a, each with
-    its partner among those that lead from the column, j and b; and those that both sides share,
-    as of stacked axes and of sums of such products."""
+    """The labels of a product B[i,a] S[a,b] B[j,b]: `partner` maps labels on the row's side, i and
+    a, to those on the column's, j and b; `shared` are the labels on both sides, as of stacked axes
+    and of sums of such products."""
 
     def __init__(self, row: int, column: int) -> None:
         self.partner = {row: column}
@@ -211,14 +220,14 @@ class _PairedLabels:
     def touches(self, factor: ir.Factor) -> bool:
         return bool({*self.partner, *self.partner.values()} & set(factor[1]))
 
-    def take(self, factor: ir.Factor, others: Sequence[ir.Factor]) -> tuple[ir.Factor, ...]:
-        """The factors that keep the product semidefinite: a semidefinite `factor` that links a
-        label and its partner; or a factor on the row's side and the same one on the column's.
-        Nothing where it is neither."""
+    def match(self, factor: ir.Factor, others: Sequence[ir.Factor]) -> tuple[ir.Factor, ...]:
+        """Return the factors that keep the product semidefinite: a semidefinite `factor` that links
+        a label and its partner, or a factor on the row's side and its copy on the column's; nothing
+        if it is neither."""
         node, labels = factor
-        *outer, first, second = (-1, -1, *labels)
-        linked = self.partner.get(first) == second or self.partner.get(second) == first
-        if linked:
+        *outer, row, column = (-1, -1, *labels)
+        is_link = self.partner.get(row) == column or self.partner.get(column) == row
+        if is_link:
             return (factor,) if "psd" in facts(node) and self._share(set(outer) - {-1}) else ()
         if set(labels) & set(self.partner.values()):
             return ()
@@ -228,33 +237,35 @@ class _PairedLabels:
         return ()
 
     def _share(self, labels: set[int]) -> bool:
-        """Note labels that both sides share; False where one of them is on one side already."""
+        """Add labels that both sides share; return False if one of them is on one side already."""
         if labels & {*self.partner, *self.partner.values()}:
             return False
         self.shared |= labels
         return True
 
     def _pair(self, labels: ir.Labels, others: ir.Labels) -> bool:
-        """Note `others` as the partners of `labels`; False where that contradicts what is known."""
+        """Add `others` as the partners of `labels`; return False where that contradicts earlier
+        pairs."""
         partner = dict(self.partner)
-        for one, two in zip(labels, others, strict=True):
-            if one != two and partner.setdefault(one, two) != two:
+        for row, column in zip(labels, others, strict=True):
+            if row != column and partner.setdefault(row, column) != column:
                 return False
-        new = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
-        same = {one for one, two in zip(labels, others, strict=True) if one == two}
+        added = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
+        common = {row for row, column in zip(labels, others, strict=True) if row == column}
         sides = {*partner, *partner.values()}
-        apart = len(sides) == 2 * len(partner) and not sides & (same | self.shared)
-        if not apart or any(label <= self.last for label in new):
+        are_apart = len(sides) == 2 * len(partner) and not sides & (common | self.shared)
+        if not are_apart or any(label <= self.last for label in added):
             return False
         self.partner = partner
-        self.shared |= same
+        self.shared |= common
         return True
 
 
 def canonical_factors(
     factors: Sequence[ir.Factor], ndim: int, sizes: Mapping[int, Dimension] | Sequence[Dimension]
 ) -> list[ir.Factor]:
-    """The factors in canonical order with canonical labels, whichever way symmetric ones lie."""
+    """Return the factors in canonical order with canonical labels; symmetric ones may be
+    transposed."""
     symmetric = {node for node, _ in factors if "symmetric" in facts(node)}
     return canonical_labels(factors, symmetric, ndim, sizes)
 
@@ -263,78 +274,80 @@ def _last_axes(node: ir.Node) -> tuple[int, int]:
     return node.ndim - 2, node.ndim - 1
 
 
-def parity(node: ir.Node, one: int, two: int) -> int | None:
-    """The sign by which exchanging two axes multiplies `node`: 1 (symmetric) or -1
-    (antisymmetric); None where it does neither, as far as the construction tells."""
-    if node.shape[one] != node.shape[two]:
+def parity(node: ir.Node, a: int, b: int) -> int | None:
+    """Return the sign by which exchanging the axes `a` and `b` multiplies `node`: 1 (symmetric) or
+    -1 (antisymmetric); None if the construction does not show either."""
+    if node.shape[a] != node.shape[b]:
         return None
-    if {one, two} == {*_last_axes(node)} and "symmetric" in facts(node):
+    if {a, b} == {*_last_axes(node)} and "symmetric" in facts(node):
         return 1
-    return _exchange_sign(node, one, two)
+    return _exchange_sign(node, a, b)
 
 
 @lru_cache(maxsize=65536)
-def _exchange_sign(node: ir.Node, one: int, two: int) -> int | None:
-    """`parity` by the parts of a sum, product or function of entries."""
+def _exchange_sign(node: ir.Node, a: int, b: int) -> int | None:
+    """Return the `parity` of a sum, product or function of entries by its parts."""
     match node:
         case ir.Sum():
-            return _sign_of_sum(node, one, two)
-        case ir.Einsum() if _touching(node, one) == _touching(node, two):
-            straight, turned = _spelling(node, one, one), _spelling(node, one, two)
-            return int(turned[1] / straight[1]) if straight[0] == turned[0] else None
+            return _sign_of_sum(node, a, b)
+        case ir.Einsum() if _keys_at(node, a) == _keys_at(node, b):
+            text, coefficient = _canonical_text(node, a, a)
+            exchanged_text, exchanged_coefficient = _canonical_text(node, a, b)
+            return int(exchanged_coefficient / coefficient) if text == exchanged_text else None
         case ir.Map():
-            return _sign_of_map(node, one, two)
+            return _sign_of_map(node, a, b)
     return None
 
 
-def _touching(node: ir.Einsum, label: int) -> list[str]:
-    """The factors that have a label: those of two labels are alike where exchanging them changes
-    no more than the sign, which costs less to see than that."""
+def _keys_at(node: ir.Einsum, label: int) -> list[str]:
+    """List the keys of factors with a label. The lists of two labels agree if exchanging these only
+    changes the sign, which costs far more to find out."""
     return sorted(factor.key for factor, labels in _spliced(node).factors if label in labels)
 
 
-def _sign_of_sum(node: ir.Sum, one: int, two: int) -> int | None:
-    """The terms, exchanged, have to be the terms again, or their negatives."""
-    straight: Counter[object] = Counter()
-    turned: Counter[object] = Counter()
+def _sign_of_sum(node: ir.Sum, a: int, b: int) -> int | None:
+    """Return 1 if the exchanged terms are the terms, -1 if they are their negatives."""
+    terms: Counter[object] = Counter()
+    exchanged: Counter[object] = Counter()
     for term in node.terms:
-        for terms, last in ((straight, one), (turned, two)):
-            text, coefficient = _spelling(term, one, last)
-            terms[text] += coefficient
+        for coefficients, axis in ((terms, a), (exchanged, b)):
+            text, coefficient = _canonical_text(term, a, axis)
+            coefficients[text] += coefficient
     for sign in (1, -1):
-        if all(sympy.expand(turned[t] - sign * straight[t]) == 0 for t in {*straight, *turned}):
+        if all(sympy.expand(exchanged[t] - sign * terms[t]) == 0 for t in {*terms, *exchanged}):
             return sign
     return None
 
 
-def _sign_of_map(node: ir.Map, one: int, two: int) -> int | None:
-    """The function of the exchanged arguments has to be that of the arguments, or its negative."""
-    straight = [_spelling(argument, one, one) for argument in node.arguments]
+def _sign_of_map(node: ir.Map, a: int, b: int) -> int | None:
+    """Return 1 if the function of the exchanged arguments is the function, -1 if it is its
+    negative."""
+    texts = [_canonical_text(argument, a, a) for argument in node.arguments]
     exchanged: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(node.arguments):
-        sign = parity(argument, one, two)
-        turned = _spelling(argument, one, two)
+        sign = parity(argument, a, b)
+        text = _canonical_text(argument, a, b)
         if sign is not None:
             exchanged[ir.slot(position)] = sign * ir.slot(position)
-        elif turned in straight:
-            exchanged[ir.slot(position)] = ir.slot(straight.index(turned))
+        elif text in texts:
+            exchanged[ir.slot(position)] = ir.slot(texts.index(text))
         else:
             return None
     result = node.expression.xreplace(exchanged)
     return 1 if result == node.expression else -1 if result == -node.expression else None
 
 
-def _spelling(node: ir.Node, one: int, two: int) -> tuple[object, sympy.Expr]:
-    """A text for the factors of a node whose axes `one` and `two` are exchanged, equal for equal
-    products, and the coefficient: exchanged antisymmetric factors are the factors with a sign."""
+def _canonical_text(node: ir.Node, a: int, b: int) -> tuple[object, sympy.Expr]:
+    """Return a text of the factors of a node with axes `a` and `b` exchanged, equal for equal
+    products, and the coefficient. An exchanged antisymmetric factor is the factor with a sign."""
     product = _spliced(node)
-    names = {one: two, two: one}
+    names = {a: b, b: a}
     coefficient = product.coefficient
     renamed: list[ir.Factor] = []
     for factor, labels in product.factors:
         sign = None
-        if one != two and labels.count(one) == labels.count(two) == 1:
-            sign = parity(factor, labels.index(one), labels.index(two))
+        if a != b and labels.count(a) == labels.count(b) == 1:
+            sign = parity(factor, labels.index(a), labels.index(b))
         if sign is None:
             labels = tuple(names.get(label, label) for label in labels)
         else:
@@ -346,14 +359,14 @@ def _spelling(node: ir.Node, one: int, two: int) -> tuple[object, sympy.Expr]:
 
 @lru_cache(maxsize=65536)
 def _spliced(node: ir.Node) -> Product:
-    """A node as a product, in which products of not too many factors are taken apart."""
+    """Return a node as a product, with products of not too many factors spliced in."""
     if not isinstance(node, ir.Einsum):
-        return Product.whole(node)
+        return Product.of_factor(node)
     product = Product.of(node)
     position = 0
     while position < len(product.factors):
         factor = product.factors[position][0]
-        if isinstance(factor, ir.Einsum) and _parts(factor) <= MAX_PARTS:
+        if isinstance(factor, ir.Einsum) and _factor_count(factor) <= MAX_FACTORS:
             product = product.inlined(position)
         else:
             position += 1
@@ -361,10 +374,10 @@ def _spliced(node: ir.Node) -> Product:
 
 
 @lru_cache(maxsize=65536)
-def _parts(node: ir.Node) -> int:
-    """How many factors a node is made of when it is taken apart: twice as many by each square."""
+def _factor_count(node: ir.Node) -> int:
+    """Count the factors of a node after splicing; each square doubles it."""
     if isinstance(node, ir.Einsum):
-        return sum(_parts(factor) for factor, _ in node.factors)
+        return sum(_factor_count(factor) for factor, _ in node.factors)
     return 1
 
 
@@ -374,17 +387,17 @@ def _parts(node: ir.Node) -> int:
 
 
 def _is_difference(node: ir.Node, row: int, column: int) -> bool:
-    """Whether a node is f[i] - f[j], by its axes `row` and `column`."""
+    """Return whether a node is f[i] - f[j], by its axes `row` and `column`."""
     return (
         isinstance(node, ir.Sum)
         and len(node.terms) == 2
         and parity(node, row, column) == -1
-        and all(len({row, column} & _present(term)) == 1 for term in node.terms)
+        and all(len({row, column} & _varying_axes(term)) == 1 for term in node.terms)
     )
 
 
-def _present(node: ir.Node) -> set[int]:
-    """The axes along which a node may vary."""
+def _varying_axes(node: ir.Node) -> set[int]:
+    """Return the axes along which a node may vary."""
     if not isinstance(node, ir.Einsum):
         return set(range(node.ndim))
     return {label for _, labels in node.factors for label in labels if label < node.ndim}
@@ -392,12 +405,12 @@ def _present(node: ir.Node) -> set[int]:
 
 @lru_cache(maxsize=65536)
 def _is_distance(node: ir.Node) -> bool:
-    """Whether the entries of a matrix are a kind of squared distance: not negative, and minus the
-    matrix conditionally semidefinite, xᵀ D x <= 0 for all x whose entries add up to 0."""
+    """Return whether the entries of a matrix D are a kind of squared distance: not negative, and xᵀ
+    D x <= 0 for all x whose entries add up to 0."""
     row, column = _last_axes(node)
     match node:
         case ir.Sum():
-            return all(_is_nonnegative(term) or _is_distance(term) for term in node.terms)
+            return all(_is_nonnegative_number(term) or _is_distance(term) for term in node.terms)
         case ir.Map():
             expression, arguments = node.expression, node.arguments
             if expression == sympy.Abs(ir.slot(0)):
@@ -408,26 +421,26 @@ def _is_distance(node: ir.Node) -> bool:
             touching = Counter(f for f in product.factors if {row, column} & {*f[1]})
             weights = [f for f in product.factors if f not in touching]
             (factor, labels), count = next(iter(touching.items()), ((node, ()), 0))
-            if len(touching) != 1 or not product_nonnegative(weights):
+            if len(touching) != 1 or not is_nonnegative_product(weights):
                 return False
             if labels.count(row) != 1 or labels.count(column) != 1:
                 return False
             if count == 2:
                 return _is_difference(factor, labels.index(row), labels.index(column))
-            core = labels[-2:] == (row, column) and factor.ndim == len(labels)
-            return count == 1 and core and _is_distance(factor)
+            has_last_axes = labels[-2:] == (row, column) and factor.ndim == len(labels)
+            return count == 1 and has_last_axes and _is_distance(factor)
     return False
 
 
-def _is_nonnegative(node: ir.Node) -> bool:
-    """Whether a node is one number that is not negative."""
+def _is_nonnegative_number(node: ir.Node) -> bool:
+    """Return whether every entry of a node is the same number, which is not negative."""
     number = ir.literal(node)
     return number is not None and bool(number.is_nonnegative)
 
 
 def _is_conditionally_semidefinite(node: ir.Node) -> bool:
-    """Whether xᵀ T x >= 0 for all x whose entries add up to 0: as for a semidefinite matrix, plus
-    r[i] + r[j], minus squared distances."""
+    """Return whether xᵀ T x >= 0 for all x whose entries add up to 0: true of semidefinite
+    matrices, of r[i] + r[j], of minus squared distances, and of their sums."""
     row, column = _last_axes(node)
     if "psd" in facts(node):
         return True
@@ -435,13 +448,13 @@ def _is_conditionally_semidefinite(node: ir.Node) -> bool:
         return _is_distance(node.scaled(-node.coefficient))
     if not isinstance(node, ir.Sum) or parity(node, row, column) != 1:
         return False
-    both = [term for term in node.terms if {row, column} <= _present(term)]
-    return all(map(_is_conditionally_semidefinite, both))
+    matrices = [term for term in node.terms if {row, column} <= _varying_axes(term)]
+    return all(map(_is_conditionally_semidefinite, matrices))
 
 
 def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
-    """Whether an expression is a distance as a function of distances: sums, multiples, powers up
-    to 1 and log(1 + .) of such."""
+    """Return whether an expression of distances is a distance: sums, multiples, powers up to 1 and
+    log(1 + .) are."""
     match expression:
         case sympy.Symbol():
             return _is_distance(arguments[_position(expression)])
@@ -450,10 +463,9 @@ def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
                 part.is_nonnegative or _is_bernstein(part, arguments) for part in expression.args
             )
         case sympy.Mul():
-            number, rest = expression.as_coeff_Mul()
-            return (
-                bool(number.is_positive) and rest != expression and _is_bernstein(rest, arguments)
-            )
+            number, factor = expression.as_coeff_Mul()
+            is_multiple = bool(number.is_positive) and factor != expression
+            return is_multiple and _is_bernstein(factor, arguments)
         case sympy.Pow(base=base, exp=power) if power.is_number:
             return bool(0 < power <= 1) and _is_bernstein(base, arguments)
         case scalar_functions.log1p():
@@ -462,7 +474,7 @@ def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
 
 
 def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
-    """Whether a function of distances is a semidefinite kernel: exp(-d), (c + d) ** -a with
+    """Return whether a function of distances is a semidefinite kernel: exp(-d), (c + d) ** -a with
     positive c and a, and positive numbers, products and sums of such."""
     match expression:
         case sympy.exp():
@@ -473,22 +485,23 @@ def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]
                 for part in expression.args
             )
         case sympy.Pow(base=base, exp=power) if power.is_number and power < 0:
-            return _is_bernstein(base, arguments) and positive(ir.Map(base, tuple(arguments)))
+            return _is_bernstein(base, arguments) and is_positive(ir.Map(base, tuple(arguments)))
     return False
 
 
 def _is_exponent(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
-    """Whether exp of an expression is semidefinite: it is conditionally semidefinite."""
+    """Return whether exp of an expression is semidefinite, because the expression is conditionally
+    so."""
     if isinstance(expression, sympy.Symbol):
         return _is_conditionally_semidefinite(arguments[_position(expression)])
     if isinstance(expression, sympy.Add):
         return all(part.is_number or _is_exponent(part, arguments) for part in expression.args)
-    number, rest = expression.as_coeff_Mul()
+    number, factor = expression.as_coeff_Mul()
     if number.is_negative:
-        return _is_bernstein(rest, arguments)
-    return rest != expression and _is_exponent(rest, arguments)
+        return _is_bernstein(factor, arguments)
+    return factor != expression and _is_exponent(factor, arguments)
 
 
 def _position(symbol: sympy.Symbol) -> int:
-    """The number of a slot."""
+    """Return the number of a slot."""
     return int(symbol.name[1:])

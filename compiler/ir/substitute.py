@@ -1,9 +1,9 @@
-"""Replace leaves by other nodes, which may carry further leading axes.
+"""Replacement of leaves by other nodes, which may have further leading axes.
 
 One pass serves two ends: a batch axis is an input replaced by one with a leading axis, and a
-Jacobian is the JVP with its tangent replaced by a basis of tangents. Whatever depends on a
-replaced leaf gets the same leading axes; einsum labels carry them through, and operations of
-the registry take them as stacked axes.
+Jacobian is the JVP with its tangent replaced by a basis of tangents. Nodes that depend on a
+replaced leaf get the same leading axes; einsum labels carry them through, and operations of the
+registry take them as stacked axes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from derivatrix.compiler.ir.nodes import Apply, Einsum, Factor, Map, Node, Sum, 
 def substitute(
     roots: Sequence[Node], replacements: Mapping[Any, Node], stack: Shape = ()
 ) -> list[Node]:
-    """The roots with each key of `replacements` replaced by its value, whose shape is the
-    key's or, behind the leading axes `stack`, the key's.
+    """Replace each key of `replacements` by its value, whose shape is the key's, or the key's after
+    the leading axes `stack`.
 
-    A root that depends on no stacked value comes back without the leading axes.
-    """
+    A root that depends on no stacked value comes back without the leading axes."""
     new: dict[Node, Node] = dict(replacements)
     stacked = {node: value.ndim > node.ndim for node, value in replacements.items()}
     for node in topological(roots):
@@ -40,7 +39,7 @@ def _rebuild(
     extra = stack if deep else ()
     match node:
         case Einsum():
-            factors = _moved(node.factors, new, stacked, extra)
+            factors = _relabelled(node.factors, new, stacked, extra)
             sizes = extra + node.sizes
             return Einsum(node.coefficient, factors, sizes, len(extra) + node.ndim), deep
         case Sum():
@@ -50,16 +49,18 @@ def _rebuild(
             arguments = tuple(_lift(argument, new, stacked, extra) for argument in node.arguments)
             return Map(node.expression, arguments), deep
         case Apply():
-            moved = _moved(node.arguments, new, stacked, extra)
+            stacked_arguments = _relabelled(node.arguments, new, stacked, extra)
             all_stacked = extra + node.stack
-            return Apply(node.operation, moved, all_stacked, node.parameters, node.output), deep
+            return Apply(
+                node.operation, stacked_arguments, all_stacked, node.parameters, node.output
+            ), deep
     raise TypeError(f"no substitution in {node!r}")
 
 
-def _moved(
+def _relabelled(
     factors: Iterable[Factor], new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
 ) -> tuple[Factor, ...]:
-    """Labelled nodes with their replacements, labels shifted behind those of the leading axes."""
+    """Replace labelled nodes, and shift their labels behind those of the leading axes."""
     leading = tuple(range(len(extra)))
     return tuple(
         (

@@ -1,4 +1,5 @@
-"""The registry of operations, one file an operation or a family; every file here is read."""
+"""The registry of operations, one file an operation or a family; importing this room reads them
+all."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,5 @@
-"""The adjugate of a square matrix, det(A) A⁻¹, which singular ones have, too; its derivative."""
+"""The adjugate of a square matrix, det(A) A⁻¹, which exists for singular matrices, too, and its
+derivatives."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    """det(U) det(V) V diag(p) Uᵀ for A = U diag(s) Vᵀ, where p[i] is the product of all s but
+    """det(U) det(V) V diag(p) Uᵀ for A = U diag(s) Vᵀ, where p[i] is the product of all s except
     s[i]."""
     u, s, vh = np.linalg.svd(arguments[0])
-    others = np.where(np.eye(s.shape[-1]) == 1, 1, s[..., None, :]).prod(-1)
+    products = np.where(np.eye(s.shape[-1]) == 1, 1, s[..., None, :]).prod(-1)
     sign = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-    return (sign * (vh.mT * others[..., None, :]) @ u.mT,)
+    return (sign * (vh.mT * products[..., None, :]) @ u.mT,)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -32,8 +33,9 @@ def _differential(at: Point) -> tuple[Array, ...]:
     return (multiply(scaled, _trace(inverse, at.tangents[0])) - scaled @ at.tangents[0] @ inverse,)
 
 
-def _trace(one: Array, other: Array) -> Array:
-    return sum_over(multiply(one.mT, other))
+def _trace(a: Array, b: Array) -> Array:
+    """tr(A B)."""
+    return sum_over(multiply(a.mT, b))
 
 
 NUMPY = (
@@ -67,67 +69,60 @@ LinAlgError there. Second derivatives need an inverse.""",
 
 
 def _decomposed(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
-    """For A = U diag(s) Vᵀ: U, V, and the products of all s but two, by the numbers of these, with
-    the sign det(U) det(V); zero where the two are one."""
+    """Decompose A = U diag(s) Vᵀ. Returns U, V, and det(U) det(V) times the matrix P of the
+    products of all s except s[p] and s[q], zero where p = q."""
     u, s, vh = np.linalg.svd(matrix)
-    one = np.eye(s.shape[-1])
-    others = np.where(one[:, None] + one > 0, 1, s[..., None, None, :]).prod(-1) * (1 - one)
+    identity = np.eye(s.shape[-1])
+    is_excluded = identity[:, None] + identity > 0
+    products = np.where(is_excluded, 1, s[..., None, None, :]).prod(-1) * (1 - identity)
     sign = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-    return u, vh.mT, sign * others
+    return u, vh.mT, sign * products
 
 
 def _derivative(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    """V D Uᵀ: with W = Uᵀ dA V and products P of all s but two, D[p,q] is -P[p,q] W[p,q], and on
-    the diagonal the sum of all P[p,r] W[r,r]."""
-    u, v, others = _decomposed(arguments[0])
+    """V D Uᵀ: with W = Uᵀ dA V and the products P of all s except two, D[p,q] = -P[p,q] W[p,q], and
+    on the diagonal D[p,p] = Σ_r P[p,r] W[r,r]."""
+    u, v, products = _decomposed(arguments[0])
     inner = u.mT @ arguments[1] @ v
-    sums = others @ np.diagonal(inner, axis1=-2, axis2=-1)[..., None]
-    return (v @ (sums * np.eye(u.shape[-1]) - others * inner) @ u.mT,)
+    sums = products @ np.diagonal(inner, axis1=-2, axis2=-1)[..., None]
+    return (v @ (sums * np.eye(u.shape[-1]) - products * inner) @ u.mT,)
 
 
 def _jacobian(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    u, v, others = _decomposed(arguments[0])
-    trace, product = (
-        np.einsum(f"...ap,...{left},...pq,...{right},...dq->...abcd", v, u, others, u, v)
-        for left, right in (("bp", "cq"), ("bq", "cp"))
-    )
+    u, v, products = _decomposed(arguments[0])
+    trace = np.einsum("...ap,...bp,...pq,...cq,...dq->...abcd", v, u, products, u, v)
+    product = np.einsum("...ap,...bq,...pq,...cp,...dq->...abcd", v, u, products, u, v)
     return (trace - product,)
 
 
-def _of_derivative(at: Point) -> tuple[Array, ...]:
+def _derivative_differential(at: Point) -> tuple[Array, ...]:
     """The differential of det(A) (tr(A⁻¹ V) A⁻¹ - A⁻¹ V A⁻¹), by the product rule."""
     matrix, along = at.arguments
-    inverse, step = apply(INVERSE, matrix), at.tangents[0]
-    left, right = inverse @ along @ inverse, inverse @ step @ inverse
-    change = (
-        right @ along @ inverse + left @ step @ inverse - multiply(right, _trace(inverse, along))
-    )
-    change = change - multiply(inverse, _trace(right, along))
-    moved = multiply(change, apply(DETERMINANT, matrix)) + multiply(
-        at.result, _trace(inverse, step)
-    )
-    return (moved + apply(ADJUGATE_DERIVATIVE, matrix, at.tangents[1]),)
+    inverse, change = apply(INVERSE, matrix), at.tangents[0]
+    b_along_b, b_change_b = inverse @ along @ inverse, inverse @ change @ inverse
+    tangent = b_change_b @ along @ inverse + b_along_b @ change @ inverse
+    tangent -= multiply(b_change_b, _trace(inverse, along))
+    tangent -= multiply(inverse, _trace(b_change_b, along))
+    tangent = multiply(tangent, apply(DETERMINANT, matrix))
+    tangent += multiply(at.result, _trace(inverse, change))
+    return (tangent + apply(ADJUGATE_DERIVATIVE, matrix, at.tangents[1]),)
 
 
-def _transpose(at: Point, cotangent: Array) -> Array:
-    return apply(ADJUGATE_DERIVATIVE, at.arguments[0], cotangent.mT).mT
-
-
-def _of_jacobian(at: Point) -> tuple[Array, ...]:
+def _jacobian_differential(at: Point) -> tuple[Array, ...]:
     """The differential of det(A) (B[i,j] B[m,k] - B[i,k] B[m,j]) for B = A⁻¹."""
-    (matrix,), (step,) = at.arguments, at.tangents
+    (matrix,), (change,) = at.arguments, at.tangents
     inverse = apply(INVERSE, matrix)
-    moved = inverse @ step @ inverse
-    change = _exchanged(moved, inverse) + _exchanged(inverse, moved)
-    relative = multiply(at.result, _trace(inverse, step))
-    return (relative - multiply(change, apply(DETERMINANT, matrix)),)
+    b_change_b = inverse @ change @ inverse
+    d_products = _exchanged(b_change_b, inverse) + _exchanged(inverse, b_change_b)
+    relative = multiply(at.result, _trace(inverse, change))
+    return (relative - multiply(d_products, apply(DETERMINANT, matrix)),)
 
 
-def _exchanged(one: Array, other: Array) -> Array:
-    """one[i,j] other[m,k] - one[i,k] other[m,j]."""
-    pairs = (((0, 1), (3, 2)), ((0, 2), (3, 1)))
-    terms = [einsum([(one.node, own), (other.node, theirs)], range(4)) for own, theirs in pairs]
-    return Array(terms[0]) - Array(terms[1])
+def _exchanged(a: Array, b: Array) -> Array:
+    """A[i,j] B[m,k] - A[i,k] B[m,j]."""
+    product = einsum([(a.node, "ij"), (b.node, "mk")], "ijkm")
+    exchanged = einsum([(a.node, "ik"), (b.node, "mj")], "ijkm")
+    return Array(product) - Array(exchanged)
 
 
 NUMPY_TERMS = (
@@ -138,7 +133,7 @@ NUMPY_TERMS = (
     "(*np.linalg.svd({0}), np.eye(np.shape({0})[-1])){2})"
 )
 
-ADJUGATE_DERIVATIVE = register(
+ADJUGATE_DERIVATIVE: Operation = register(
     Operation(
         name="adjugate_derivative",
         ranks=(2, 2),
@@ -146,8 +141,10 @@ ADJUGATE_DERIVATIVE = register(
             square("adjugate_derivative", same("adjugate_derivative", cores)),
         ),
         value=_derivative,
-        differential=_of_derivative,
-        transposes={1: _transpose},
+        differential=_derivative_differential,
+        transposes={
+            1: lambda at, cotangent: apply(ADJUGATE_DERIVATIVE, at.arguments[0], cotangent.mT).mT
+        },
         numpy=lambda arguments, parameters, output: NUMPY_TERMS.format(
             arguments[0], ",...cd->...ab", f", {arguments[1]}"
         ),
@@ -169,7 +166,7 @@ ADJUGATE_JACOBIAN = register(
         ranks=(2,),
         shapes=lambda cores, parameters: (square("adjugate_jacobian", cores[0]) * 2,),
         value=_jacobian,
-        differential=_of_jacobian,
+        differential=_jacobian_differential,
         numpy=lambda arguments, parameters, output: NUMPY_TERMS.format(
             arguments[0], "->...abcd", ""
         ),
@@ -192,9 +189,9 @@ def _factors(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...
     regular = (s[..., -1:] > np.finfo(s.dtype).eps ** 0.25 * s[..., :1]).all(-1)
     matrices = np.expand_dims(regular, (-2, -1))
     inverse = np.linalg.inv(np.where(matrices, matrix, np.eye(s.shape[-1])))
-    u, v, others = (np.where(matrices, 0, part) for part in _decomposed(matrix))
+    u, v, products = (np.where(matrices, 0, part) for part in _decomposed(matrix))
     size = np.where(regular, np.linalg.det(matrix), 0)
-    return size, np.where(matrices, inverse, 0), others, u, v
+    return size, np.where(matrices, inverse, 0), products, u, v
 
 
 def _only_in_operators(*arguments: Any) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from derivatrix.compiler.ir.operation import Operation
-from derivatrix.compiler.ir.structure import IMPLIED
+from derivatrix.compiler.ir.structure import DECLARED_FACTS
 from derivatrix.compiler.operations.shapes import square
 
 
@@ -20,7 +20,7 @@ def assumption(structure: str) -> Operation:
         value=lambda arguments, parameters: (arguments[0],),
         differential=lambda at: (at.tangents[0],),
         numpy=lambda arguments, *_: f"np.asarray({arguments[0]})",
-        facts=lambda arguments, output: arguments[0] | IMPLIED[structure],
+        facts=lambda arguments, output: arguments[0] | DECLARED_FACTS[structure],
         states=structure,
     )
     object.__setattr__(operation, "maker", (assumption, (structure,)))

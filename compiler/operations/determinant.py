@@ -38,15 +38,15 @@ def _log_of_determinant(arguments: Arrays, parameters: Parameters) -> tuple[np.n
 
 
 def _of_number(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> tuple[Array, ...]:
-    """A number that has to be positive where the matrix is definite."""
+    """The number, which must be positive if the matrix is definite."""
     return (pivot(numbers, facts) if "spd" in facts[0] else numbers[0],)
 
 
 def _logarithm_of_number(
     numbers: Sequence[Array], facts: Sequence[frozenset[str]]
 ) -> tuple[Array, ...] | None:
-    """log(x) of a definite matrix; that of another one is -inf where it is singular, where its
-    derivative is an error."""
+    """log(x) for a definite matrix; None for others: -inf where x = 0, but the derivative raises
+    there."""
     if "spd" not in facts[0]:
         return None
     return (elementwise(sympy.log(slot(0)), pivot(numbers, facts)),)
@@ -76,7 +76,7 @@ DETERMINANT = _record(
     unrolled=unrolled.determinant,
     single=_of_number,
 )
-"""Kernels have det(A) A⁻¹ as the adjugate (`simplify.adjugates`), which a singular A has, too."""
+"""Kernels compute det(A) A⁻¹ as the adjugate (`simplify.adjugates`), which singular A have, too."""
 
 LOG_DETERMINANT = _record(
     name="logdet",

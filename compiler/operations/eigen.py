@@ -1,4 +1,4 @@
-"""Eigenvalues and vectors: of symmetric matrices, and of others with a real spectrum."""
+"""Eigenvalues and eigenvectors: of symmetric matrices, and of others with a real spectrum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import (
-    COLUMNS,
+    ORTHONORMAL_COLUMNS,
     columns_scaled,
     diagonal_of,
     each_matrix,
@@ -64,7 +64,7 @@ EIGH = register(
         kernel="eigen.symmetric_eigen",
         single=lambda numbers, facts: (numbers[0], asarray(1)),
         failure=NOT_CONVERGED,
-        facts=lambda arguments, output: COLUMNS if output else frozenset(),
+        facts=lambda arguments, output: ORTHONORMAL_COLUMNS if output else frozenset(),
         outputs=("eigenvalues", "eigenvectors"),
         notation=("", "eighV"),
         letters=("", "V"),
@@ -131,9 +131,9 @@ def _real_differential(at: Point) -> tuple[Array, ...]:
     """dλ = diag(B), B = V⁻¹ dA V; dV = V (F ∘ B) less its part along V, F_ij = 1/(λ_j - λ_i)."""
     values, vectors = at.results
     inner = apply(INVERSE, vectors) @ at.tangents[0] @ vectors
-    moved = vectors @ over_gaps(values, inner)
-    along = diagonal_of(vectors.mT @ moved)
-    return diagonal_of(inner), moved - columns_scaled(vectors, along)
+    change = vectors @ over_gaps(values, inner)
+    along = diagonal_of(vectors.mT @ change)  # removed: the columns keep unit length
+    return diagonal_of(inner), change - columns_scaled(vectors, along)
 
 
 def _real_values_differential(at: Point) -> tuple[Array, ...]:
@@ -157,10 +157,11 @@ def _real_text(arguments: Sequence[str], parameters: Parameters, output: int) ->
 
 
 def _of_symmetric(node: Apply) -> Node | None:
-    """Those of a symmetric matrix are real and well conditioned: eig(S) = eigh(S)."""
-    known = "symmetric" in facts(node.arguments[0][0])
+    """eig(S) = eigh(S), whose eigenvalues are real and well conditioned."""
+    if "symmetric" not in facts(node.arguments[0][0]):
+        return None
     symmetric = EIGH if node.operation is EIG else EIGVALSH
-    return Apply(symmetric, node.arguments, node.stack, output=node.output) if known else None
+    return Apply(symmetric, node.arguments, node.stack, output=node.output)
 
 
 EIG = register(

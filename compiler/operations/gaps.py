@@ -1,8 +1,7 @@
-"""Reciprocals of differences and of sums of the entries of a vector, two by two.
+"""Reciprocals of differences and sums of the entries of a vector.
 
-Derivatives of eigenvectors and singular vectors are written with them. Where a difference or sum
-is zero but for rounding there is no such derivative, and the entry is nan.
-"""
+Derivatives of eigenvectors and singular vectors are written with them. Where a difference or sum is
+zero up to rounding there is no such derivative, and the entry is nan."""
 
 from __future__ import annotations
 
@@ -128,16 +127,16 @@ x: a vector, with leading stacked axes if any. It counts as constant.""",
 
 
 def over_gaps(vector: Array, matrix: Array) -> Array:
-    """The matrix with each entry divided by x[j] - x[i], and zero on the diagonal."""
+    """Divide each entry by x[j] - x[i]; the diagonal is zero."""
     return multiply(apply(GAPS, vector), matrix)
 
 
 def over_sums(vector: Array, matrix: Array) -> Array:
-    """The matrix with each entry divided by x[i] + x[j]."""
+    """Divide each entry by x[i] + x[j]."""
     return multiply(apply(SUMS, vector), matrix)
 
 
 def reciprocals(vector: Array) -> Array:
-    """The entries 1/x[i]; nan where that is zero up to rounding."""
+    """Return the entries 1/x[i]; nan where x[i] is zero up to rounding."""
     sums = apply(SUMS, vector)
     return Array(einsum([(sums.node, "ii")], "i", sympy.Integer(2)))

@@ -10,13 +10,14 @@ from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.pivots import reciprocal
 from derivatrix.compiler.operations.shapes import square
 
-KEPT = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})
+INHERITED_FACTS = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})
+"""Facts of A that A⁻¹ has, too."""
 
 
 def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
     """A semidefinite matrix that has an inverse is definite, and so is its inverse."""
-    known = arguments[0] & KEPT
-    return known | {"spd"} if "psd" in known else known
+    inherited = arguments[0] & INHERITED_FACTS
+    return inherited | {"spd"} if "psd" in inherited else inherited
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -37,6 +38,7 @@ INVERSE = register(
         latex=r"{0}^{{-1}}",
         facts=_facts,
         domain=("invertible",),
+        is_matrix_function=True,
         unrolled=unrolled.inverse,
         single=reciprocal,
     )

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix, lower_part, upper_part
 from derivatrix.compiler.operations.shapes import square
 
 
-def _factored(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+def _factors(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     upper = np.array(matrix)
     lower = np.eye(len(matrix))
     for column in range(len(matrix)):
@@ -25,12 +25,8 @@ def _factored(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     return lower, np.triu(upper)
 
 
-def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    return each_matrix(_factored, arguments)
-
-
 def _differential(at: Point) -> tuple[Array, ...]:
-    """With C = L⁻¹ dA U⁻¹ = L⁻¹ dL + dU U⁻¹: dL = L tril(C, -1) and dU = triu(C) U."""
+    """dL = L tril(C, -1) and dU = triu(C) U with C = L⁻¹ dA U⁻¹ = L⁻¹ dL + dU U⁻¹."""
     lower, upper = at.results
     inner = apply(INVERSE, lower) @ at.tangents[0] @ apply(INVERSE, upper)
     return lower @ lower_part(inner, 1), upper_part(inner) @ upper
@@ -40,7 +36,7 @@ _INVERSE = (
     "np.array([np.append(-np.linalg.solve(a[:i, :i].T, a[i, :i]), np.eye(a.shape[0])[i, i:]) "
     "for i in np.arange(a.shape[0])])"
 )
-"""The inverse of L, row by row: what makes A's row orthogonal to the columns before."""
+"""Text of L⁻¹, row by row: row i of L⁻¹ A vanishes left of column i."""
 
 
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
@@ -53,7 +49,7 @@ LU = register(
         name="lu",
         ranks=(2,),
         shapes=lambda cores, parameters: (square("lu", cores[0]),) * 2,
-        value=_value,
+        value=lambda arguments, parameters: each_matrix(_factors, arguments),
         differential=_differential,
         numpy=_numpy,
         kernel="factors.unpivoted_lu",

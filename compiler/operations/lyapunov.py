@@ -22,8 +22,8 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
 
 
 def require_nonzero(sums: np.ndarray, largest: float, message: str) -> None:
-    """Raise LinAlgError where one of the numbers, each a sum of numbers up to `largest` that come
-    from matrices, is zero within rounding errors."""
+    """Raise LinAlgError where a number in `sums` is zero within rounding errors: each is a sum of
+    numbers up to `largest` computed from matrices."""
     level = sum(sums.shape) * np.finfo(float).eps * largest
     if not np.all(np.abs(sums) > level):
         raise np.linalg.LinAlgError(message)
@@ -69,12 +69,12 @@ def _discrete(at: Point) -> tuple[Array, ...]:
 
 
 def halved(node: Apply, matrix: Factor, constant: Factor) -> Node | None:
-    """X = A⁻¹ C / 2, which solves A X + X A = C for C that commutes with A."""
-    (base, labels), (right, _) = matrix, constant
-    inverse = scale(apply(INVERSE, Array(base)), sympy.S.Half)
-    if isinstance(right, Delta) and labels == tuple(range(len(node.stack))):
+    """X = A⁻¹ C / 2, which solves A X + X A = C if C commutes with A."""
+    (a, labels), (c, _) = matrix, constant
+    inverse = scale(apply(INVERSE, Array(a)), sympy.S.Half)
+    if isinstance(c, Delta) and labels == tuple(range(len(node.stack))):
         return inverse.node
-    return None if node.stack or not commute(right, base) else (inverse @ Array(right)).node
+    return None if node.stack or not commute(c, a) else (inverse @ Array(c)).node
 
 
 def _commuting(node: Apply) -> Node | None:

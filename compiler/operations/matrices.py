@@ -1,4 +1,4 @@
-"""Parts of matrices that differentials are written with, and what records of matrices share."""
+"""Parts of matrices in differentials, and helpers of records of matrices."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from derivatrix.compiler.ir.structure import ORTHONORMAL, facts
 from derivatrix.compiler.operations.shapes import square
 
 HALF = sympy.Rational(1, 2)
-COLUMNS = frozenset({"orthogonal", ORTHONORMAL})
+ORTHONORMAL_COLUMNS = frozenset({"orthogonal", ORTHONORMAL})
 """The facts of a result with orthonormal columns."""
 
 
 def symmetric_part(name: str, matrix: Array) -> Array:
-    """(A + A')/2 of a square matrix; A itself where it is symmetric by construction.
-
-    name: of the operation that takes it, for the ShapeError of another shape.
-    """
+    """(A + Aᵀ)/2 of a square matrix; A itself if it is symmetric by construction. Raises
+    ShapeError, which names the operation, for other shapes."""
     square(name, matrix.node.shape)
     if "symmetric" in facts(matrix.node):
         return matrix
@@ -29,18 +27,18 @@ def symmetric_part(name: str, matrix: Array) -> Array:
 
 
 def skew_part(matrix: Array) -> Array:
-    """(A - A')/2 of a square matrix."""
+    """(A - Aᵀ)/2 of a square matrix."""
     return scale(matrix - matrix.mT, HALF)
 
 
 def lower_part(matrix: Array, offset: int = 0) -> Array:
-    """The entries i, j with i >= j + offset; zero above."""
+    """The entries i, j with i >= j + offset, and zeros above them."""
     rows, columns = matrix.node.shape[-2:]
     return multiply(matrix, Array(Triangle(rows, columns, offset)))
 
 
 def upper_part(matrix: Array) -> Array:
-    """The entries on and above the diagonal; zero below."""
+    """The entries on and above the diagonal, and zeros below."""
     return lower_part(matrix.mT).mT
 
 
@@ -57,12 +55,12 @@ def columns_scaled(matrix: Array, vector: Array) -> Array:
 def each_matrix(
     compute: Callable[..., tuple[np.ndarray, ...]], arguments: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """`compute`, from matrices to arrays, for every matrix of stacks that broadcast."""
+    """Apply `compute`, a function of matrices, to each matrix of stacks that broadcast."""
     stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
     full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
-    if 0 in stack:  # the shapes are those of any other matrices
-        alone = compute(*(np.eye(*a.shape[-2:]) / 2 for a in arguments))
-        return tuple(np.empty(stack + part.shape) for part in alone)
+    if 0 in stack:  # the results of some regular matrices have the shapes
+        examples = compute(*(np.eye(*a.shape[-2:]) / 2 for a in arguments))
+        return tuple(np.empty(stack + example.shape) for example in examples)
     results = [compute(*(array[index] for array in full)) for index in np.ndindex(stack)]
     return tuple(
         np.reshape(np.stack(parts), stack + parts[0].shape) for parts in zip(*results, strict=True)

@@ -1,10 +1,9 @@
-"""Functions of a matrix that come with all of their Fréchet derivatives.
+"""Functions of a matrix with all of their Fréchet derivatives.
 
 The k-th derivative of f at A in the directions E_1 ... E_k, written Dᵏf(A)[E_1, ... E_k], is linear
-in each direction, symmetric in them, and its differential is made of the next one. It is the top
+in each direction and symmetric in them; the next derivative is its differential. It is the top
 right block of f of a block triangular matrix with A on the diagonal (Mathias 1996, Higham and
-Relton 2014); no eigenvectors are involved, so eigenvalues may be repeated.
-"""
+Relton 2014); no eigenvectors are involved, so eigenvalues may be repeated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,21 +29,26 @@ from derivatrix.compiler.ir.nodes import (
 from derivatrix.compiler.ir.operation import Arrays, Kernel, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.pivots import POSITIVE_PIVOT
 from derivatrix.compiler.operations.shapes import same, square
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})
+INHERITED_FACTS = frozenset({"symmetric", "lower", "upper", "diagonal"})
+"""Facts of A that f(A) has, too."""
 
 
 @dataclass(frozen=True)
 class MatrixFunction:
     """A function f of a square matrix, called `name` in `scipy.linalg`.
 
-    value: of one matrix; raises LinAlgError outside the domain. kernel: of (A, E_1, ... E_k,
-    out), which returns False there; failure: what is wrong then. domain: where A is drawn.
-    definite: whether f of a symmetric matrix is positive definite. slope: the derivative in the
-    direction of the identity, f'(A). scalar: f of a number.
+    scalar: f of a number
+    value: f of one matrix; raises LinAlgError outside the domain
+    kernel: fills `out` from (A, E_1, ... E_k, out); returns False outside the domain
+    failure: the error then
+    domain: the structure of points drawn for A
+    definite: whether f of a symmetric matrix is positive definite
+    slope: the derivative in the direction of the identity, f'(A)
     """
 
     name: str
@@ -59,8 +63,8 @@ class MatrixFunction:
 
 
 def block_triangular(matrix: np.ndarray, directions: Sequence[np.ndarray]) -> np.ndarray:
-    """The matrix of 2**k blocks in a row with A on the diagonal, E_1 beside it in each pair of
-    blocks, E_2 beside each pair, and so on. Stacked axes broadcast."""
+    """Build the matrix of 2**k by 2**k blocks with A on the diagonal, E_1 beside it in each pair of
+    blocks, E_2 beside each pair of pairs, and so on. Stacked axes broadcast."""
     result = np.kron(np.eye(2 ** len(directions)), matrix)
     for power, direction in enumerate(directions):
         inner = np.kron(np.eye(2 ** (power + 1), k=2**power), direction)
@@ -73,7 +77,7 @@ def _corner(result: np.ndarray, blocks: int) -> np.ndarray:
 
 
 def _text(name: str, arguments: Sequence[str]) -> str:
-    """`block_triangular` and `_corner` as an expression."""
+    """Write `block_triangular` and `_corner` as an expression."""
     matrix, *directions = arguments
     if not directions:
         return f"scipy.linalg.{name}({matrix})"
@@ -88,13 +92,14 @@ def _text(name: str, arguments: Sequence[str]) -> str:
 
 
 def _facts(function: MatrixFunction, arguments: Sequence[frozenset[str]]) -> frozenset[str]:
-    shared = frozenset.intersection(*arguments) & KEPT
+    shared = frozenset.intersection(*arguments) & INHERITED_FACTS
     positive = function.definite and len(arguments) == 1 and "symmetric" in shared
     return shared | {"psd", "spd"} if positive else shared
 
 
 def _differential(function: MatrixFunction, at: Point) -> tuple[Array, ...]:
-    """The next derivative in the direction dA, and this one with each direction replaced."""
+    """Add the next derivative in the direction dA, and this one with each direction replaced by its
+    tangent."""
     order = len(at.arguments) - 1
     terms = []
     for position, tangent in enumerate(at.tangents):
@@ -103,8 +108,8 @@ def _differential(function: MatrixFunction, at: Point) -> tuple[Array, ...]:
         if position == 0:
             terms.append(apply(derivative(function, order + 1), *at.arguments, tangent))
         else:
-            moved = [*at.arguments[:position], tangent, *at.arguments[position + 1 :]]
-            terms.append(apply(derivative(function, order), *moved))
+            arguments = [*at.arguments[:position], tangent, *at.arguments[position + 1 :]]
+            terms.append(apply(derivative(function, order), *arguments))
     return (sum(terms[1:], start=terms[0]),)
 
 
@@ -121,37 +126,38 @@ def _transpose(function: MatrixFunction, position: int) -> Callable[[Point, Arra
 
 def transposed(node: Apply) -> Node | None:
     """Dᵏf(Aᵀ)[E_1ᵀ, ... E_kᵀ] = Dᵏf(A)[E_1, ... E_k]ᵀ."""
-    turned = []
+    arguments = []
     for argument, labels in node.arguments:
         inner = _without_transposition(argument, len(labels))
         if inner is None:
             return None
-        turned.append((inner, labels))
-    result = Apply(node.operation, tuple(turned), node.stack)
+        arguments.append((inner, labels))
+    result = Apply(node.operation, tuple(arguments), node.stack)
     return Array(result).mT.node
 
 
 def _without_transposition(node: Node, depth: int) -> Node | None:
-    """X where `node` is a multiple of Xᵀ, times that, after `depth` stacked axes."""
+    """Return the multiple of X where `node` is that multiple of Xᵀ, after `depth` stacked axes;
+    None for other nodes."""
     if not isinstance(node, Einsum) or node.contracted:
         return None
     factors: list[Factor] = []
-    found = 0
+    transpositions = 0
     for factor, labels in node.factors:
         if labels == (*range(depth), depth + 1, depth):
             labels = (*range(depth), depth, depth + 1)
-            found += 1
+            transpositions += 1
         elif any(label >= depth for label in labels):
             return None
         factors.append((factor, labels))
-    if found != 1:
+    if transpositions != 1:
         return None
     sizes = {label: size for label, size in enumerate(node.sizes) if label < depth}
     return einsum(factors, range(node.ndim), node.coefficient, sizes)
 
 
 def _ordered(node: Apply) -> Node | None:
-    """The directions in one order, since all are equal."""
+    """Sort the directions, in which the derivative is symmetric."""
     matrix, *directions = node.arguments
     ordered = sorted(directions, key=lambda argument: (argument[0].key, argument[1]))
     if ordered == directions:
@@ -160,7 +166,7 @@ def _ordered(node: Apply) -> Node | None:
 
 
 def _along_itself(function: MatrixFunction, node: Apply) -> Node | None:
-    """Df(A)[C] = f'(A) C for C that commutes with A, as the identity."""
+    """Df(A)[C] = f'(A) C if C commutes with A, as the identity does."""
     (matrix, labels), *directions = node.arguments
     if function.slope is None or len(directions) != 1:
         return None
@@ -175,14 +181,14 @@ def _along_itself(function: MatrixFunction, node: Apply) -> Node | None:
 def _of_number(
     function: MatrixFunction, numbers: Sequence[Array], facts: Sequence[frozenset[str]]
 ) -> tuple[Array, ...]:
-    """f(x), of a positive x where f is so restricted."""
+    """f(x), of a positive x if f is so restricted."""
     x = apply(POSITIVE_PIVOT, numbers[0]) if function.domain == "spd" else numbers[0]
     return (elementwise(function.scalar(slot(0)), x),)
 
 
 @cache
 def derivative(function: MatrixFunction, order: int) -> Operation:
-    """The operation Dᵏf, of k + 1 matrices; the function itself for order 0."""
+    """Return the operation Dᵏf of k + 1 matrices; for order 0 the function itself."""
     name = function.name
     power = "" if order == 1 else str(order)
     sign = f"D{power.translate(SUPERSCRIPTS)}" if order else ""
@@ -194,8 +200,9 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
 
     def value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
         matrix, *directions = arguments
-        every = np.vectorize(function.value, otypes=[float], signature="(n,n)->(n,n)")
-        return (_corner(every(block_triangular(matrix, directions)), 2**order),)
+        blocks = block_triangular(matrix, directions)
+        (result,) = each_matrix(lambda block: (function.value(block),), [blocks])
+        return (_corner(result, 2**order),)
 
     return Operation(
         name=f"D{power} {name}" if order else name,
@@ -212,6 +219,7 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
         facts=lambda arguments, output: _facts(function, arguments),
         domain=(function.domain,) + ("",) * order,
         single=partial(_of_number, function) if not order else None,
+        is_matrix_function=not order,
         notation=("" if order else name,),
         description=function.description,
         rules=(transposed, _ordered, partial(_along_itself, function)),
@@ -222,8 +230,8 @@ def require_principal(name: str, matrix: np.ndarray) -> None:
     """Raise LinAlgError where an eigenvalue lies on the closed negative real axis, within
     rounding errors."""
     values = np.linalg.eigvals(matrix)
-    least = len(matrix) * np.finfo(float).eps * np.max(np.abs(matrix), initial=0)
-    if np.any((values.real <= least) & (np.abs(values.imag) <= least)):
+    level = len(matrix) * np.finfo(float).eps * np.max(np.abs(matrix), initial=0)
+    if np.any((values.real <= level) & (np.abs(values.imag) <= level)):
         raise np.linalg.LinAlgError(f"{name}: {NOT_PRINCIPAL}")
 
 

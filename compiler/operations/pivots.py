@@ -1,8 +1,7 @@
-"""Numbers that an operation on a 1 x 1 matrix needs to be positive, or not zero.
+"""Numbers that an operation on a 1 x 1 matrix requires to be positive, or not zero.
 
-A function of such a number may be differentiated as any other, and still raises LinAlgError where
-the operation on a larger matrix does.
-"""
+A function of such a number is differentiated as any other, and still raises LinAlgError where the
+operation on a larger matrix does."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ NONZERO_PIVOT = _record(
 
 
 def pivot(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> Array:
-    """The entry of a 1 x 1 matrix that has an inverse: positive if the matrix is definite."""
+    """Return the entry of an invertible 1 x 1 matrix: positive if the matrix is definite."""
     return apply(POSITIVE_PIVOT if "spd" in facts[0] else NONZERO_PIVOT, numbers[0])
 
 
@@ -82,5 +81,5 @@ def reciprocal(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> tup
 
 
 def positive_root(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> tuple[Array, ...]:
-    """The square root of a number that has to be positive."""
+    """The square root of a number that must be positive."""
     return (elementwise(sympy.sqrt(slot(0)), apply(POSITIVE_PIVOT, numbers[0])),)

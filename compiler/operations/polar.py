@@ -15,8 +15,8 @@ def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    """From X = W P with P = Wᵀ X, and X = Q W with Q = X Wᵀ: Q dW + dW P = dX - W dXᵀ W, which
-    is regular for X of full rank, whatever singular values are repeated."""
+    """Q dW + dW P = dX - W dXᵀ W, from X = W P with P = Wᵀ X and X = Q W with Q = X Wᵀ. The
+    equation is regular for X of full rank, whatever singular values are repeated."""
     (matrix,), (change,) = at.arguments, at.tangents
     return (apply(SOLVE_POLAR, matrix, change - at.result @ change.mT @ at.result),)
 
@@ -50,35 +50,31 @@ def _solution(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ..
         raise np.linalg.LinAlgError("the matrix is not of full rank")
     v, s = np.swapaxes(vh, -1, -2), s[..., None, :]
     inner = np.swapaxes(u, -1, -2) @ constant @ v
-    middle = u @ (inner / (s + np.swapaxes(s, -1, -2))) @ vh
-    left = (constant @ v - u @ inner) / s @ vh
-    right = u @ ((np.swapaxes(u, -1, -2) @ constant - inner @ vh) / np.swapaxes(s, -1, -2))
-    return (middle + left + right,)
-
-
-def _solution_transpose(at: Point, cotangent: Array) -> Array:
-    return apply(SOLVE_POLAR, at.arguments[0], cotangent)
+    within = u @ (inner / (s + np.swapaxes(s, -1, -2))) @ vh
+    beyond_u = (constant @ v - u @ inner) / s @ vh
+    beyond_v = u @ ((np.swapaxes(u, -1, -2) @ constant - inner @ vh) / np.swapaxes(s, -1, -2))
+    return (within + beyond_u + beyond_v,)
 
 
 def _solution_differential(at: Point) -> tuple[Array, ...]:
-    """dY solves the same equation, with dC - dQ Y - Y dP on the right."""
+    """dY solves the same equation with the right-hand side dC - dQ Y - Y dP."""
     (matrix, _), (change, d_constant) = at.arguments, at.tangents
     factor = apply(POLAR, matrix)
     d_factor = apply(SOLVE_POLAR, matrix, change - factor @ change.mT @ factor)
     d_left = change @ factor.mT + matrix @ d_factor.mT
     d_right = factor.mT @ change + d_factor.mT @ matrix
-    moved = d_constant - d_left @ at.result - at.result @ d_right
-    return (apply(SOLVE_POLAR, matrix, moved),)
+    right_side = d_constant - d_left @ at.result - at.result @ d_right
+    return (apply(SOLVE_POLAR, matrix, right_side),)
 
 
-SOLVE_POLAR = register(
+SOLVE_POLAR: Operation = register(
     Operation(
         name="solve_polar",
         ranks=(2, 2),
         shapes=lambda cores, parameters: (same("solve_polar", cores),),
         value=_solution,
         differential=_solution_differential,
-        transposes={1: _solution_transpose},
+        transposes={1: lambda at, cotangent: apply(SOLVE_POLAR, at.arguments[0], cotangent)},
         numpy=lambda arguments, *_: (
             "(lambda u, s, v, c: (lambda s: "
             "u @ ((u.mT @ c @ v.mT) / (s[..., None] + s[..., None, :])) @ v"

@@ -16,33 +16,33 @@ from derivatrix.compiler.operations.eigen import EIGVALSH
 
 def _differential(at: Point) -> tuple[Array, ...]:
     """Σ_i (Π_{j≠i} x_j) dx_i."""
-    return (sum_over(multiply(apply(OTHERS, at.arguments[0]), at.tangents[0])),)
+    return (sum_over(multiply(apply(PRODUCTS_OF_OTHERS, at.arguments[0]), at.tangents[0])),)
 
 
-def _others_differential(at: Point) -> tuple[Array, ...]:
+def _products_of_others_differential(at: Point) -> tuple[Array, ...]:
     """d (Π_{k≠i} x_k) = Σ_{j≠i} (Π_{k≠i,j} x_k) dx_j, where the product without i and j is that
     without j of the vector with 1 in the place of x_i."""
     (vector,) = at.arguments
     size = vector.node.shape[0]
-    same = Array(Delta(size))
-    different = subtract(Array(full(1, (size, size))), same)
+    identity = Array(Delta(size))
+    off_diagonal = subtract(Array(full(1, (size, size))), identity)
     rows = Array(einsum([(vector.node, "j")], "ij", sizes={"i": size}))
-    without_two = apply(OTHERS, multiply(different, rows) + same)
-    return (multiply(different, without_two) @ at.tangents[0],)
+    without_two = apply(PRODUCTS_OF_OTHERS, multiply(off_diagonal, rows) + identity)
+    return (multiply(off_diagonal, without_two) @ at.tangents[0],)
 
 
-def _others(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _products_of_others(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     (x,) = arguments
     return (np.where(np.eye(x.shape[-1]), 1, x[..., None, :]).prod(-1),)
 
 
-OTHERS = register(
+PRODUCTS_OF_OTHERS = register(
     Operation(
         name="products_of_others",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0],),
-        value=_others,
-        differential=_others_differential,
+        value=_products_of_others,
+        differential=_products_of_others_differential,
         numpy=lambda arguments, *_: (
             "(lambda x: np.prod(np.where(np.eye(x.shape[-1]), 1, x[..., None, :]), -1))"
             f"({arguments[0]})"
@@ -59,8 +59,8 @@ x: a vector, with leading stacked axes if any. It is not made by division, so en
 
 
 def _of_eigenvalues(node: Apply) -> Node | None:
-    """The product of a symmetric matrix's eigenvalues is its determinant, whose derivatives do not
-    mind that some of them are equal."""
+    """Π λ_i(A) = det(A) for symmetric A; the determinant has derivatives where eigenvalues are
+    repeated."""
     ((values, stack),) = node.arguments
     if not isinstance(values, Apply) or values.operation is not EIGVALSH:
         return None

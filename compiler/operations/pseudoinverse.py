@@ -18,16 +18,16 @@ def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
 
 def _differential(at: Point) -> tuple[Array, ...]:
     """dP = -P dA P + P Pᵀ dAᵀ (I - A P) + (I - P A) dAᵀ Pᵀ P (Golub and Pereyra 1973). One of the
-    projections is zero, which one follows from the shape."""
+    projections is zero; the shape tells which."""
     (matrix,), (change,), inverse = at.arguments, at.tangents, at.result
     p, q = matrix.node.shape
     result = -(inverse @ change @ inverse)
     if not (q - p).is_nonnegative:
-        moved = inverse @ inverse.mT @ change.mT
-        result = result + moved - moved @ matrix @ inverse
+        product = inverse @ inverse.mT @ change.mT
+        result = result + product - product @ matrix @ inverse
     if not (p - q).is_nonnegative:
-        moved = change.mT @ inverse.mT @ inverse
-        result = result + moved - inverse @ matrix @ moved
+        product = change.mT @ inverse.mT @ inverse
+        result = result + product - inverse @ matrix @ product
     return (result,)
 
 

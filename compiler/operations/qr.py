@@ -10,13 +10,13 @@ from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.operations.matrices import COLUMNS
+from derivatrix.compiler.operations.matrices import ORTHONORMAL_COLUMNS
 from derivatrix.compiler.operations.triangles import half_lower
 from derivatrix.runtime.errors import ShapeError
 
 DIAGONAL_SIGNS = "np.sign(np.diagonal(r, axis1=-2, axis2=-1))"
 
-INDEPENDENT = (
+HAS_FULL_RANK = (
     "np.linalg.matrix_rank(a / np.linalg.norm(a, axis=-2, keepdims=True))[..., None, None] "
     "== a.shape[-1]"
 )
@@ -40,19 +40,19 @@ def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    """With C = Qᵀ dA R⁻¹ and the upper triangular T = Φ(C + Cᵀ)ᵀ: dR = T R and
-    dQ = dA R⁻¹ - Q T (Walter and Lehmann 2010)."""
+    """dR = T R and dQ = dA R⁻¹ - Q T with C = Qᵀ dA R⁻¹ and the upper triangular T = Φ(C + Cᵀ)ᵀ
+    (Walter and Lehmann 2010)."""
     (q, r), change = at.results, at.tangents[0]
-    moved = change @ apply(INVERSE, r)
-    inner = q.mT @ moved
+    change_over_r = change @ apply(INVERSE, r)
+    inner = q.mT @ change_over_r
     upper = half_lower(inner + inner.mT).mT
-    return moved - q @ upper, upper @ r
+    return change_over_r - q @ upper, upper @ r
 
 
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-    chosen = (f"q * {DIAGONAL_SIGNS}[..., None, :]", f"r * {DIAGONAL_SIGNS}[..., None]")[output]
+    factor = (f"q * {DIAGONAL_SIGNS}[..., None, :]", f"r * {DIAGONAL_SIGNS}[..., None]")[output]
     return (
-        f"(lambda a, q, r: np.where({INDEPENDENT}, {chosen}, np.nan))"
+        f"(lambda a, q, r: np.where({HAS_FULL_RANK}, {factor}, np.nan))"
         f"({arguments[0]}, *np.linalg.qr({arguments[0]}))"
     )
 
@@ -68,7 +68,7 @@ QR = register(
         numpy=_numpy,
         kernel="factors.thin_qr",
         failure="the columns are linearly dependent",
-        facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,
+        facts=lambda arguments, output: frozenset({"upper"}) if output else ORTHONORMAL_COLUMNS,
         outputs=("Q", "R"),
         notation=("qrQ", "qrR"),
         letters=("Q", "R"),

@@ -15,7 +15,7 @@ from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, Value, register
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
-from derivatrix.compiler.operations.matrices import symmetric_part
+from derivatrix.compiler.operations.matrices import each_matrix, symmetric_part
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
 
@@ -36,15 +36,14 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
 
 
 def _value(name: str) -> Value:
-    """The value by the function of this name in `scipy.linalg`, for each index of the stack."""
+    """Return the value by the function of this name in `scipy.linalg`."""
 
-    def solved(*matrices: np.ndarray) -> np.ndarray:
+    def solve(*matrices: np.ndarray) -> tuple[np.ndarray, ...]:
         if not matrices[0].size:
-            return np.zeros((0, 0))  # SciPy's takes none
-        return getattr(scipy.linalg, name)(*matrices)
+            return (np.zeros((0, 0)),)  # SciPy refuses empty matrices
+        return (getattr(scipy.linalg, name)(*matrices),)
 
-    every = np.vectorize(solved, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
-    return lambda arguments, parameters: (every(*arguments),)
+    return lambda arguments, parameters: each_matrix(solve, arguments)
 
 
 def _prepare(arrays: Sequence[Array]) -> Sequence[Array]:
@@ -54,8 +53,8 @@ def _prepare(arrays: Sequence[Array]) -> Sequence[Array]:
 
 
 def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
-    known = frozenset({"symmetric"})
-    return known | {"psd"} if "psd" in arguments[2] & arguments[3] else known
+    is_semidefinite = "psd" in arguments[2] & arguments[3]
+    return frozenset({"symmetric", "psd"} if is_semidefinite else {"symmetric"})
 
 
 def _continuous(at: Point) -> tuple[Array, ...]:
@@ -64,8 +63,8 @@ def _continuous(at: Point) -> tuple[Array, ...]:
     matrix, gain, _, weight = at.arguments
     d_matrix, d_gain, d_costs, d_weight = at.tangents
     control = apply(INVERSE, weight) @ gain.mT @ at.result
-    moved = at.result @ (d_matrix - d_gain @ control)
-    constant = moved + moved.mT + d_costs + control.mT @ d_weight @ control
+    half = at.result @ (d_matrix - d_gain @ control)
+    constant = half + half.mT + d_costs + control.mT @ d_weight @ control
     return (apply(LYAPUNOV, (matrix - gain @ control).mT, -constant),)
 
 
@@ -76,10 +75,10 @@ def _discrete(at: Point) -> tuple[Array, ...]:
     d_matrix, d_gain, d_costs, d_weight = at.tangents
     costs = at.result @ gain
     control = apply(INVERSE, weight + gain.mT @ costs) @ costs.mT @ matrix
-    closed = matrix - gain @ control
-    moved = closed.mT @ at.result @ (d_matrix - d_gain @ control)
-    constant = moved + moved.mT + d_costs + control.mT @ d_weight @ control
-    return (apply(STEIN, closed.mT, constant),)
+    closed_loop = matrix - gain @ control
+    half = closed_loop.mT @ at.result @ (d_matrix - d_gain @ control)
+    constant = half + half.mT + d_costs + control.mT @ d_weight @ control
+    return (apply(STEIN, closed_loop.mT, constant),)
 
 
 FAILURE = "there is no stabilising solution"

@@ -1,4 +1,4 @@
-"""Shape checks that records share."""
+"""Checks of shapes for records of operations."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from derivatrix.runtime.errors import ShapeError
 
 
 def square(name: str, shape: Shape) -> Shape:
-    """`shape`, which must be of a square matrix."""
+    """Return `shape`. Raises ShapeError unless it is that of a square matrix."""
     if shape[-1] != shape[-2]:
         raise ShapeError(f"{name} needs a square matrix, not shape {shape_text(shape)}")
     return shape
 
 
 def same(name: str, shapes: Sequence[Shape]) -> Shape:
-    """The one shape of all."""
+    """Return the common shape. Raises ShapeError if there are several."""
     if len(set(shapes)) != 1:
         texts = " and ".join(shape_text(shape) for shape in shapes)
         raise ShapeError(f"{name} needs equal shapes, not {texts}")
@@ -22,5 +22,6 @@ def same(name: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def an_entry(cores: Sequence[Shape]) -> tuple[Dimension, ...]:
-    """That a vector has an entry: of none there is no largest, and no softmax in SciPy."""
+    """Require a vector to have an entry: without one there is no largest, nor a softmax in
+    SciPy."""
     return (cores[0][0] - 1,)

@@ -1,5 +1,5 @@
-"""The sign of vectors that are determined up to sign: of each column's largest entries the first
-is positive. Entries within rounding of each other count as equally large."""
+"""Signs of vectors that are determined up to sign: the first of each column's largest entries is
+positive. Entries within rounding of each other count as equally large."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ SIGNS = (
     "(lambda v, leads: np.sign(np.sum(v * (leads & (np.cumsum(leads, -2) == 1)), -2, "
     f"keepdims=True)))({{0}}, {_LEADS})"
 )
-"""Format string of a matrix's name: the signs of its columns, as an axis of rows of length 1."""
+"""Format string of a matrix's name: the signs of its columns, as rows of length 1."""
 
 
 def signs(matrix: np.ndarray) -> np.ndarray:
-    """The sign of the first of the largest entries of each column, as a row: (..., 1, columns)."""
+    """Return the sign of the first of the largest entries of each column: (..., 1, columns)."""
     sizes = np.abs(matrix)
-    leads = sizes >= LEADING_RATIO * sizes.max(-2, keepdims=True, initial=0)
-    first = leads & (np.cumsum(leads, -2) == 1)
-    return np.asarray(np.sign(np.sum(matrix * first, -2, keepdims=True)))
+    is_largest = sizes >= LEADING_RATIO * sizes.max(-2, keepdims=True, initial=0)
+    leader = is_largest & (np.cumsum(is_largest, -2) == 1)
+    return np.asarray(np.sign(np.sum(matrix * leader, -2, keepdims=True)))

@@ -13,7 +13,7 @@ from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
 from derivatrix.compiler.operations.matrices import (
-    COLUMNS,
+    ORTHONORMAL_COLUMNS,
     columns_scaled,
     diagonal_of,
     skew_part,
@@ -27,7 +27,7 @@ NOT_CONVERGED = "the singular values did not converge, or an entry is not finite
 
 @lru_cache(maxsize=4096)
 def rank(shape: Shape) -> Dimension:
-    """The number of singular values of a matrix."""
+    """Return the number of singular values of a matrix."""
     return sympy.Min(*shape)
 
 
@@ -44,11 +44,11 @@ def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    """With B = Uᵀ dA V: dσ = diag(B),
+    """dσ = diag(B),
     dU = U (F ∘ sym B + G ∘ skew B) + (I - U Uᵀ) dA V Σ⁻¹,
-    dV = V (F ∘ sym B - G ∘ skew B) + (I - V Vᵀ) dAᵀ U Σ⁻¹,
-    F_ij = 1/(σ_j - σ_i), G_ij = 1/(σ_i + σ_j) (from Giles, An extended collection of matrix
-    derivative results, 2008, in partial fractions)."""
+    dV = V (F ∘ sym B - G ∘ skew B) + (I - V Vᵀ) dAᵀ U Σ⁻¹
+    with B = Uᵀ dA V, F_ij = 1/(σ_j - σ_i), G_ij = 1/(σ_i + σ_j) (from Giles, An extended collection
+    of matrix derivative results, 2008, in partial fractions)."""
     (u, s, v), change = at.results, at.tangents[0]
     inner = u.mT @ change @ v
     even = over_gaps(s, symmetric_part("svd", inner))
@@ -56,14 +56,14 @@ def _differential(at: Point) -> tuple[Array, ...]:
     p, q = at.arguments[0].node.shape
     d_left, d_right = u @ (even + odd), v @ (even - odd)
     if not (q - p).is_nonnegative:
-        d_left = d_left + _outside(u, columns_scaled(change @ v, reciprocals(s)))
+        d_left = d_left + _orthogonal_to(u, columns_scaled(change @ v, reciprocals(s)))
     if not (p - q).is_nonnegative:
-        d_right = d_right + _outside(v, columns_scaled(change.mT @ u, reciprocals(s)))
+        d_right = d_right + _orthogonal_to(v, columns_scaled(change.mT @ u, reciprocals(s)))
     return d_left, diagonal_of(inner), d_right
 
 
-def _outside(basis: Array, matrix: Array) -> Array:
-    """The part of the columns of a matrix that is orthogonal to those of a basis."""
+def _orthogonal_to(basis: Array, matrix: Array) -> Array:
+    """Project the columns of a matrix onto the orthogonal complement of a basis."""
     return matrix - basis @ (basis.mT @ matrix)
 
 
@@ -75,11 +75,11 @@ def _values_differential(at: Point) -> tuple[Array, ...]:
 
 
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-    values = f"np.linalg.svd({arguments[0]}, full_matrices=False)"
-    chosen = ("u", "s", "np.swapaxes(v, -1, -2)")[output]
+    decomposition = f"np.linalg.svd({arguments[0]}, full_matrices=False)"
     if output == 1:
-        return f"{values}[1]"
-    return f"(lambda u, s, v: {chosen} * {SIGNS.format('u')})(*{values})"
+        return f"{decomposition}[1]"
+    vectors = "np.swapaxes(v, -1, -2)" if output else "u"
+    return f"(lambda u, s, v: {vectors} * {SIGNS.format('u')})(*{decomposition})"
 
 
 SVD = register(
@@ -94,7 +94,7 @@ SVD = register(
         latex=(r"U({0})", r"\sigma({0})", r"V({0})"),
         kernel="singular.singular_vectors",
         failure=NOT_CONVERGED,
-        facts=lambda arguments, output: COLUMNS if output != 1 else frozenset(),
+        facts=lambda arguments, output: ORTHONORMAL_COLUMNS if output != 1 else frozenset(),
         outputs=("U", "S", "V"),
         notation=("svdU", "", "svdV"),
         letters=("U", "", "V"),

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import sympy
 
-from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
-from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Operation, Parameters, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.runtime.errors import ShapeError
 
@@ -26,38 +26,14 @@ def _axial_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape
     return ((THREE,),)
 
 
-def _skew_value(arrays: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    return (np.cross(np.eye(3), np.expand_dims(arrays[0], -2)),)
-
-
-def _axial_value(arrays: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    return (np.cross(arrays[0], np.eye(3)).sum(-2),)
-
-
-def _skew_differential(at: Point) -> tuple[Array, ...]:
-    return (apply(SKEW, at.tangents[0]),)
-
-
-def _axial_differential(at: Point) -> tuple[Array, ...]:
-    return (apply(AXIAL, at.tangents[0]),)
-
-
-def _skew_transpose(at: Point, cotangent: Array) -> Array:
-    return apply(AXIAL, cotangent)
-
-
-def _axial_transpose(at: Point, cotangent: Array) -> Array:
-    return apply(SKEW, cotangent)
-
-
-SKEW = register(
+SKEW: Operation = register(
     Operation(
         name="skew",
         ranks=(1,),
         shapes=_skew_shapes,
-        value=_skew_value,
-        differential=_skew_differential,
-        transposes={0: _skew_transpose},
+        value=lambda arrays, _: (np.cross(np.eye(3), np.expand_dims(arrays[0], -2)),),
+        differential=lambda at: (apply(SKEW, at.tangents[0]),),
+        transposes={0: lambda at, cotangent: apply(AXIAL, cotangent)},
         numpy=lambda arguments, *_: f"np.cross(np.eye(3), np.expand_dims({arguments[0]}, -2))",
         kernel="skew.skew",
         unrolled=unrolled.skew,
@@ -67,14 +43,14 @@ SKEW = register(
     )
 )
 
-AXIAL = register(
+AXIAL: Operation = register(
     Operation(
         name="axial",
         ranks=(2,),
         shapes=_axial_shapes,
-        value=_axial_value,
-        differential=_axial_differential,
-        transposes={0: _axial_transpose},
+        value=lambda arrays, _: (np.cross(arrays[0], np.eye(3)).sum(-2),),
+        differential=lambda at: (apply(AXIAL, at.tangents[0]),),
+        transposes={0: lambda at, cotangent: apply(SKEW, cotangent)},
         numpy=lambda arguments, *_: f"np.cross({arguments[0]}, np.eye(3)).sum(-2)",
         kernel="skew.axial",
         unrolled=unrolled.axial,

@@ -10,7 +10,7 @@ from derivatrix.compiler.operations.shapes import an_entry
 
 
 def _softmax(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    """SciPy's, but nothing of nothing, which derivatives of logsumexp may ask for."""
+    """SciPy's softmax, but empty for empty vectors, which derivatives of logsumexp may ask for."""
     (x,) = arguments
     return (scipy.special.softmax(x, axis=-1) if x.size else x,)
 

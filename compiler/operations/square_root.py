@@ -6,8 +6,10 @@ import numpy as np
 import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Operation, Point, register
+from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.matrix_functions import (
+    INHERITED_FACTS,
     NOT_PRINCIPAL,
     require_principal,
     transposed,
@@ -16,23 +18,16 @@ from derivatrix.compiler.operations.pivots import positive_root
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 
-KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})
 
-
-def _root(matrix: np.ndarray) -> np.ndarray:
+def _root(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     require_principal("sqrtm", matrix)
-    return np.real(scipy.linalg.sqrtm(matrix))
-
-
-def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    every = np.vectorize(_root, otypes=[float], signature="(n,n)->(n,n)")
-    return (every(arguments[0]),)
+    return (np.real(scipy.linalg.sqrtm(matrix)),)
 
 
 def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
     """The principal root of a symmetric matrix, where there is one, is positive definite."""
-    known = arguments[0] & KEPT
-    return known | {"psd", "spd"} if "symmetric" in known else known
+    inherited = arguments[0] & INHERITED_FACTS
+    return inherited | {"psd", "spd"} if "symmetric" in inherited else inherited
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -45,7 +40,7 @@ SQRTM = register(
         name="sqrtm",
         ranks=(2,),
         shapes=lambda cores, parameters: (square("sqrtm", cores[0]),),
-        value=_value,
+        value=lambda arguments, parameters: each_matrix(_root, arguments),
         differential=_differential,
         numpy=lambda arguments, *_: f"scipy.linalg.sqrtm({arguments[0]})",
         kernel="roots.sqrtm",
@@ -53,6 +48,7 @@ SQRTM = register(
         single=positive_root,
         facts=_facts,
         domain=("spd",),
+        is_matrix_function=True,
         notation=("sqrtm",),
         description=(
             "The principal square root of a square matrix: the R with R @ R = A whose eigenvalues "

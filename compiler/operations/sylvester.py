@@ -17,68 +17,68 @@ from derivatrix.runtime.errors import ShapeError
 
 
 def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
-    left, right, constant = cores
-    square("solve_sylvester", left)
-    square("solve_sylvester", right)
-    if constant != (left[0], right[0]):
+    a, b, c = cores
+    square("solve_sylvester", a)
+    square("solve_sylvester", b)
+    if c != (a[0], b[0]):
         raise ShapeError(
-            f"solve_sylvester with shapes {shape_text(left)} and {shape_text(right)} needs a "
-            f"right-hand side of shape {shape_text((left[0], right[0]))}, "
-            f"not {shape_text(constant)}"
+            f"solve_sylvester with shapes {shape_text(a)} and {shape_text(b)} needs a "
+            f"right-hand side of shape {shape_text((a[0], b[0]))}, "
+            f"not {shape_text(c)}"
         )
-    return (constant,)
+    return (c,)
 
 
-SHARED = "the first matrix and minus the second share an eigenvalue"
+NOT_REGULAR = "the first matrix and minus the second share an eigenvalue"
 
 
-def _solve(left: np.ndarray, right: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
-    sums = np.linalg.eigvals(left)[:, None] + np.linalg.eigvals(right)
-    largest = max(np.abs(left).max(initial=0), np.abs(right).max(initial=0))
-    require_nonzero(sums, largest, f"solve_sylvester: {SHARED}")
-    return (scipy.linalg.solve_sylvester(left, right, constant),)
+def _solve(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
+    sums = np.linalg.eigvals(a)[:, None] + np.linalg.eigvals(b)
+    largest = max(np.abs(a).max(initial=0), np.abs(b).max(initial=0))
+    require_nonzero(sums, largest, f"solve_sylvester: {NOT_REGULAR}")
+    return (scipy.linalg.solve_sylvester(a, b, c),)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
     """dX solves the same equation: A dX + dX B = dC - dA X - X dB."""
-    left, right, _ = at.arguments
-    d_left, d_right, d_constant = at.tangents
-    moved = d_constant - d_left @ at.result - at.result @ d_right
-    return (apply(SYLVESTER, left, right, moved),)
-
-
-def _transpose(at: Point, cotangent: Array) -> Array:
-    return apply(SYLVESTER, at.arguments[0].mT, at.arguments[1].mT, cotangent)
+    a, b, _ = at.arguments
+    d_a, d_b, d_c = at.tangents
+    right_side = d_c - d_a @ at.result - at.result @ d_b
+    return (apply(SYLVESTER, a, b, right_side),)
 
 
 def _commuting(node: Apply) -> Node | None:
-    left, right, constant = node.arguments
-    return halved(node, left, constant) if left == right else None
+    a, b, c = node.arguments
+    return halved(node, a, c) if a == b else None
 
 
 def _lyapunov(node: Apply) -> Node | None:
     """A X + X Aᵀ = C, also of a symmetric A."""
-    left, right, constant = node.arguments
-    if left[1] != right[1]:
+    a, b, c = node.arguments
+    if a[1] != b[1]:
         return None
-    mirrored = left == right and "symmetric" in facts(left[0])
-    if mirrored or transposed(right[0]) is left[0] or transposed(left[0]) is right[0]:
-        return Apply(LYAPUNOV, (left, constant), node.stack)
+    is_symmetric = a == b and "symmetric" in facts(a[0])
+    if is_symmetric or transposed(b[0]) is a[0] or transposed(a[0]) is b[0]:
+        return Apply(LYAPUNOV, (a, c), node.stack)
     return None
 
 
-SYLVESTER = register(
+SYLVESTER: Operation = register(
     Operation(
         name="solve_sylvester",
         ranks=(2, 2, 2),
         shapes=_shapes,
         value=lambda arguments, parameters: each_matrix(_solve, arguments),
         differential=_differential,
-        transposes={2: _transpose},
+        transposes={
+            2: lambda at, cotangent: apply(
+                SYLVESTER, at.arguments[0].mT, at.arguments[1].mT, cotangent
+            )
+        },
         numpy=lambda arguments, *_: f"scipy.linalg.solve_sylvester({', '.join(arguments)})",
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
-        failure=SHARED,
+        failure=NOT_REGULAR,
         domain=("spd", "spd", ""),
         rules=(_commuting, _lyapunov),
     )

@@ -24,6 +24,7 @@ HALF_LOWER = register(
         latex=r"\Phi({0})",
         kernel="factors.half_lower",
         reads="lower",
+        is_mask=True,
         unrolled=unrolled.half_lower,
         facts=lambda arguments, output: frozenset({"lower"}),
         description="""Φ(A): the lower triangle of a square matrix with half of its diagonal, zero

@@ -1,7 +1,7 @@
 """Operations on small matrices written out entry by entry, for matrices whose sizes are numbers.
 
-Arrays are NumPy arrays of objects: what has Python's arithmetic, and the functions of an `Algebra`.
-"""
+Arrays are NumPy arrays of objects that have Python's arithmetic; an `Algebra` has their other
+functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 Entries = np.ndarray
 Facts = frozenset[str]
 Arguments = Sequence[Entries]
-Known = Sequence[Facts]
+ArgumentFacts = Sequence[Facts]
 Outputs = tuple[Entries, ...]
 Places = tuple[int, ...]
 
 
 class Algebra(Protocol):
-    """What is done with entries, apart from arithmetic."""
+    """The operations on entries, apart from arithmetic."""
 
     def number(self, value: float) -> Any: ...
     def sqrt(self, x: Any) -> Any: ...
@@ -31,10 +31,10 @@ class Algebra(Protocol):
     def greater(self, x: Any, y: Any) -> Any: ...
     def choose(self, condition: Any, x: Any, y: Any) -> Any: ...
     def require(self, kind: str, x: Any) -> None:
-        """What is computed is right only where x is "positive", or "nonzero"."""
+        """Declare that the result is right only where x is "positive", or "nonzero"."""
 
 
-Unrolled = Callable[[Algebra, Arguments, Known], Outputs]
+Unrolled = Callable[[Algebra, Arguments, ArgumentFacts], Outputs]
 """(algebra, the arguments without stacked axes, facts of each) -> the outputs."""
 
 
@@ -75,9 +75,10 @@ def lower_inverse(algebra: Algebra, lower: Entries) -> Entries:
     return inverse
 
 
-def eliminated(algebra: Algebra, a: Entries) -> tuple[Entries, Any]:
-    """The rows of (A, anything) made upper triangular in their first columns, by elimination with
-    partial pivoting, and the sign of the exchanges; comparisons choose entries, not branches."""
+def eliminate(algebra: Algebra, a: Entries) -> tuple[Entries, Any]:
+    """Make the first columns of the rows of (A, anything) upper triangular, by elimination with
+    partial pivoting. Returns the rows and the sign of the exchanges. Comparisons choose entries:
+    kernels have no branches here."""
     n = len(a)
     rows = a.copy()
     sign = algebra.number(1)
@@ -98,16 +99,16 @@ def eliminated(algebra: Algebra, a: Entries) -> tuple[Entries, Any]:
     return rows, sign
 
 
-def inverse(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
-    (a,), (known,) = arguments, facts
+def inverse(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
+    (a,), (structure,) = arguments, facts
     n = len(a)
-    if "lower" in known or "upper" in known:
+    if "lower" in structure or "upper" in structure:
         for i in range(n):
             algebra.require("nonzero", a[i, i])
-        if "lower" in known:
+        if "lower" in structure:
             return (lower_inverse(algebra, a),)
         return (lower_inverse(algebra, a.T).T,)
-    if "spd" in known:
+    if "spd" in structure:
         half = lower_inverse(algebra, lower_factor(algebra, a))
         result = _zeros(algebra, a.shape)
         for i in range(n):
@@ -120,7 +121,7 @@ def inverse(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     identity = _zeros(algebra, a.shape)
     for i in range(n):
         identity[i, i] = algebra.number(1)
-    rows, _ = eliminated(algebra, np.concatenate([a, identity], axis=1))
+    rows, _ = eliminate(algebra, np.concatenate([a, identity], axis=1))
     for i in range(n):
         algebra.require("nonzero", rows[i, i])
     for i in reversed(range(n)):
@@ -132,17 +133,17 @@ def inverse(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (rows[:, n:],)
 
 
-def _pivots(algebra: Algebra, a: Entries, known: Facts) -> tuple[list[Any], Any]:
-    """Numbers whose product is the determinant, but for the sign."""
-    if "lower" in known or "upper" in known:
+def _pivots(algebra: Algebra, a: Entries, structure: Facts) -> tuple[list[Any], Any]:
+    """Return numbers whose product is the determinant up to its sign, and the sign."""
+    if "lower" in structure or "upper" in structure:
         return list(np.diagonal(a)), algebra.number(1)
-    if "spd" in known:
+    if "spd" in structure:
         return list(np.diagonal(lower_factor(algebra, a))) * 2, algebra.number(1)
-    rows, sign = eliminated(algebra, a)
+    rows, sign = eliminate(algebra, a)
     return list(np.diagonal(rows)), sign
 
 
-def determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def determinant(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     pivots, result = _pivots(algebra, arguments[0], facts[0])
     for pivot in pivots:
         result = result * pivot
@@ -150,7 +151,7 @@ def determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs
 
 
 def _minors(algebra: Algebra, a: Entries) -> Callable[[Places, Places], Any]:
-    """The determinant of what some rows and columns have in common, each by its first row."""
+    """Return a function that expands the minor of given rows and columns by its first row."""
 
     @cache
     def minor(rows: Places, columns: Places) -> Any:
@@ -158,16 +159,18 @@ def _minors(algebra: Algebra, a: Entries) -> Callable[[Places, Places], Any]:
             return algebra.number(1)
         total = algebra.number(0)
         for position, column in enumerate(columns):
-            rest = columns[:position] + columns[position + 1 :]
-            term = a[rows[0], column] * minor(rows[1:], rest) if rest else a[rows[0], column]
+            remaining = columns[:position] + columns[position + 1 :]
+            term = (
+                a[rows[0], column] * minor(rows[1:], remaining) if remaining else a[rows[0], column]
+            )
             total = total - term if position % 2 else total + term
         return total
 
     return minor
 
 
-def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
-    """Cofactors."""
+def adjugate(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
+    """Compute the transposed cofactors."""
     (a,) = arguments
     minor, places = _minors(algebra, a), range(len(a))
     result = _zeros(algebra, a.shape)
@@ -177,8 +180,8 @@ def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (result,)
 
 
-def adjugate_jacobian(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
-    """Cofactors of cofactors."""
+def adjugate_jacobian(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
+    """Compute the cofactors of cofactors."""
     (a,) = arguments
     minor, places = _minors(algebra, a), range(len(a))
     result = _zeros(algebra, a.shape * 2)
@@ -190,7 +193,7 @@ def adjugate_jacobian(algebra: Algebra, arguments: Arguments, facts: Known) -> O
     return (result,)
 
 
-def adjugate_derivative(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def adjugate_derivative(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (jacobian,) = adjugate_jacobian(algebra, arguments[:1], facts)
     result = _zeros(algebra, arguments[0].shape)
     for j, i, k, m in np.ndindex(jacobian.shape):
@@ -203,13 +206,15 @@ def _without(places: Iterable[int], *left_out: int) -> Places:
     return tuple(place for place in places if place not in left_out)
 
 
-def log_absolute_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def log_absolute_determinant(
+    algebra: Algebra, arguments: Arguments, facts: ArgumentFacts
+) -> Outputs:
     pivots, _ = _pivots(algebra, arguments[0], facts[0])
     return (np.array(_sum_of_logarithms(algebra, pivots), dtype=object),)
 
 
-def log_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
-    """-inf where the determinant is zero, nan where it is negative."""
+def log_determinant(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
+    """Return -inf where the determinant is zero, nan where it is negative."""
     pivots, sign = _pivots(algebra, arguments[0], facts[0])
     total = _sum_of_logarithms(algebra, pivots)
     if "spd" not in facts[0]:
@@ -227,11 +232,11 @@ def _sum_of_logarithms(algebra: Algebra, pivots: Sequence[Any]) -> Any:
     return total
 
 
-def cholesky(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def cholesky(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     return (lower_factor(algebra, arguments[0]),)
 
 
-def half_lower(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def half_lower(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (a,) = arguments
     result = _zeros(algebra, a.shape)
     for i in range(len(a)):
@@ -247,7 +252,7 @@ def _largest(algebra: Algebra, x: Entries) -> Any:
     return largest
 
 
-def softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def softmax(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
     powers = [algebra.exp(entry - largest) for entry in x]
@@ -255,7 +260,7 @@ def softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (np.array([power * reciprocal for power in powers], dtype=object),)
 
 
-def log_softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def log_softmax(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
     below = [entry - largest for entry in x]
@@ -264,7 +269,7 @@ def log_softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs
     return (np.array([entry - total for entry in below], dtype=object),)
 
 
-def logsumexp(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def logsumexp(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
     finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
@@ -273,12 +278,12 @@ def logsumexp(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)
 
 
-def skew(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def skew(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x, y, z), zero = arguments[0], algebra.number(0)
     return (np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]], dtype=object),)
 
 
-def axial(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+def axial(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (a,) = arguments
     vector = [a[2, 1] - a[1, 2], a[0, 2] - a[2, 0], a[1, 0] - a[0, 1]]
     return (np.array(vector, dtype=object),)

@@ -61,7 +61,7 @@ class _Contraction:
     def _rebuilt(self, node: ir.Node) -> ir.Node:
         """A node on its rebuilt children, products being pairwise. A matrix of which a structure is
         stated is that matrix, known to have the structure."""
-        if (matrix := ir.stated(node)) is not None:
+        if (matrix := ir.assumed_matrix(node)) is not None:
             return self.known[matrix]
         if not isinstance(node, ir.Einsum):
             new = rebuilt(node, self.known)

@@ -1,9 +1,8 @@
 """Canonical form and simplification.
 
-Nodes are rebuilt from the leaves up, rules applied at each, until nothing changes. What is used
-once is spliced into the product that uses it; what is used several times stays one node, so
-neither formulas nor kernels swell.
-"""
+Nodes are rebuilt from the leaves up, and rules applied at each, until nothing changes. A product
+used once is spliced into the product that uses it; one used several times stays a node, so that
+neither formulas nor kernels grow."""
 
 from __future__ import annotations
 
@@ -39,30 +38,31 @@ from derivatrix.compiler.simplify.log_softmax import with_log_softmax
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
 from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
-PASSES = 50
-FACTORS = 10
-"""A product is spliced into another up to so many factors, which keeps the derivatives of long
-chains of products linear in their length."""
+MAX_PASSES = 50
+MAX_SPLICED_FACTORS = 10
+"""Most factors of a product into which another is spliced: derivatives of long chains of products
+stay linear in their length."""
 
-COMPARED_FACTORS = 40
-"""Terms are compared as products of up to so many factors."""
+MAX_COMPARED_FACTORS = 40
+"""Most factors of products by which terms are compared."""
 
-SPLICED = 100
-"""So many products are spliced into one to compare it."""
+MAX_SPLICES = 100
+"""Most products spliced into one to compare it."""
 
-EXPANDED_TERMS = 24
-"""A product of sums is multiplied out, where that frees deltas, up to so many terms."""
+MAX_EXPANDED_TERMS = 24
+"""Most terms of a sum that is multiplied out to free its deltas."""
 
 
 def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -> list[Node]:
-    """Equal expressions in canonical form.
+    """Rewrite expressions in canonical form.
 
-    expand: multiply out sums that hold deltas, so that Jacobians and Hessians become sums of
-    terms that say where they are nonzero. final: also use what holds only at the points of a
-    curved structure (QᵀQ = I), after which the result must not be differentiated again.
+    expand: multiply out sums that hold deltas, so that Jacobians and Hessians become sums of terms
+    that show where they are nonzero
+    final: also use identities that hold only at the points of a curved structure (QᵀQ = I), after
+    which the result must not be differentiated again
     """
     current = list(roots)
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         simpler = _pass(current, expand, final)
         if simpler == current:
             return current
@@ -75,13 +75,14 @@ def _pass(roots: list[Node], expand: bool, final: bool) -> list[Node]:
     uses: Counter[Node] = Counter(roots)
     for node in order:
         uses.update(references(node))
+    # sums in sums: the outer one flattens them, and simplifies their terms only once
     inner = {
         term
         for node in order
         if isinstance(node, Sum)
         for term in node.terms
         if isinstance(term, Sum) and uses[term] == 1
-    }  # which the sum that they are in makes flat, and simplifies once
+    }
     new: dict[Node, Node] = {}
     counts: Counter[Node] = Counter()
     simplifier = _Simplifier(counts, expand, final)
@@ -100,7 +101,7 @@ class _Simplifier:
         self.expand = expand
         self.rules = RULES + FINAL_RULES if final else RULES
         self.apply_rules = APPLY_RULES + FINAL_APPLY_RULES if final else APPLY_RULES
-        self.expanded: dict[Node, Node] = {}
+        self.comparable: dict[Node, Node] = {}
 
     def simplify(self, node: Node) -> Node:
         match node:
@@ -109,9 +110,9 @@ class _Simplifier:
             case Sum():
                 return self._sum(node)
             case Map():
-                return _first(MAP_RULES, node)
+                return _apply_first(MAP_RULES, node)
             case Apply():
-                return _first((*self.apply_rules, *node.operation.rules), node)
+                return _apply_first((*self.apply_rules, *node.operation.rules), node)
         return node
 
     def _inlinable(self, node: Einsum, product: Product) -> bool:
@@ -119,7 +120,9 @@ class _Simplifier:
             return True
         if brings_inverse_together(node, product) or _is_split_again(node, product):
             return True
-        return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
+        return (
+            self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= MAX_SPLICED_FACTORS
+        )
 
     def _product(self, product: Product) -> Node:
         simpler = simplify_product(product, self._inlinable, self.rules)
@@ -136,18 +139,20 @@ class _Simplifier:
         return self._sum(Sum(tuple(terms), simpler.shape))
 
     def _vanishes(self, product: Product) -> bool:
-        """Whether a product with a residual of an inverse is zero when it is multiplied out."""
+        """Return whether a product with a residual of an inverse is zero when it is multiplied
+        out."""
         for position, (node, _) in enumerate(product.factors):
             if not isinstance(node, Sum) or not meets_its_inverse(node, product):
                 continue
             terms = (product.with_factor(position, term).node for term in node.terms)
-            expanded = tuple(self._expanded(term) for term in terms)
-            if is_zero(self._sum(Sum(expanded, product.shape))):
+            comparable = tuple(self._comparable(term) for term in terms)
+            if is_zero(self._sum(Sum(comparable, product.shape))):
                 return True
         return False
 
     def _distributable(self, product: Product) -> int | None:
-        """The position of a sum to multiply out: a lone one, or one whose deltas are freed."""
+        """Return the position of a sum to multiply out: one that is the only array, or one whose
+        deltas are thereby freed."""
         sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, Sum)]
         arrays = [node for node, _ in product.factors if not isinstance(node, Structural)]
         for position in sums:
@@ -155,22 +160,22 @@ class _Simplifier:
             assert isinstance(node, Sum)
             if len(arrays) == 1 and self.uses[node] <= 1:
                 return position
-            freed = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
-            if self.expand and freed and len(node.terms) <= EXPANDED_TERMS:
+            frees_deltas = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
+            if self.expand and frees_deltas and len(node.terms) <= MAX_EXPANDED_TERMS:
                 return position
         return None
 
     def _sum(self, node: Sum) -> Node:
-        """Nested sums made flat, like terms collected, in canonical order."""
-        found: dict[Node, tuple[Node, sympy.Expr]] = {}
+        """Flatten nested sums and collect like terms, in canonical order."""
+        collected: dict[Node, tuple[Node, sympy.Expr]] = {}
         for term in self._flat(node.terms):
             monomial, coefficient = _split(term)
-            key, factor = _split(self._expanded(monomial))
-            known, total = found.get(key, (monomial, sympy.S.Zero))
-            if known is not monomial:
-                coefficient *= factor / _split(self._expanded(known))[1]
-            found[key] = (known, sympy.expand(total + coefficient))
-        terms = [_joined(monomial, total) for monomial, total in found.values() if total != 0]
+            key, factor = _split(self._comparable(monomial))
+            like, total = collected.get(key, (monomial, sympy.S.Zero))
+            if like is not monomial:
+                coefficient *= factor / _split(self._comparable(like))[1]
+            collected[key] = (like, sympy.expand(total + coefficient))
+        terms = [_scaled(monomial, total) for monomial, total in collected.values() if total != 0]
         if not terms:
             return zeros(node.shape)
         if len(terms) == 1:
@@ -181,17 +186,17 @@ class _Simplifier:
             return self._sum(Sum(tuple(fewer), node.shape))
         return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
 
-    def _expanded(self, monomial: Node) -> Node:
-        """The product with all products in it spliced in, shared or not: the same for equal
-        terms, whatever they share with the rest."""
+    def _comparable(self, monomial: Node) -> Node:
+        """Splice in all products, shared or not: equal terms become the same node, whatever they
+        share with other nodes."""
         if not isinstance(monomial, Einsum):
             return monomial
-        if monomial not in self.expanded:
+        if monomial not in self.comparable:
             product = simplify_product(Product.of(monomial), _short(), self.rules)
-            self.expanded[monomial] = (
+            self.comparable[monomial] = (
                 zeros(monomial.shape) if product is None else _finished(product)
             )
-        return self.expanded[monomial]
+        return self.comparable[monomial]
 
     def _flat(self, terms: Sequence[Node]) -> list[Node]:
         flat: list[Node] = []
@@ -205,42 +210,43 @@ class _Simplifier:
         return flat
 
 
-def _difference(one: Node, other: Node) -> Node:
-    return simplify([Sum((one, _joined(other, sympy.S.NegativeOne)), one.shape)])[0]
+def _difference(x: Node, y: Node) -> Node:
+    return simplify([Sum((x, _scaled(y, sympy.S.NegativeOne)), x.shape)])[0]
 
 
 def _short() -> Callable[[Einsum, Product], bool]:
-    """Whether to splice a product into another one: as long as that is short, and not too often,
-    as squares of squares of squares, which powers keep short, would be."""
-    left = iter(range(SPLICED))
+    """Return a condition for splicing that bounds the factors, and the number of splices: squares
+    of squares of squares stay short as powers, but would be spliced without end."""
+    budget = iter(range(MAX_SPLICES))
 
     def short(node: Einsum, product: Product) -> bool:
-        few = len(node.factors) + len(product.factors) <= COMPARED_FACTORS
-        return few and next(left, None) is not None
+        few = len(node.factors) + len(product.factors) <= MAX_COMPARED_FACTORS
+        return few and next(budget, None) is not None
 
     return short
 
 
-def _first(rules: Sequence[Callable], node: Node) -> Node:
+def _apply_first(rules: Sequence[Callable], node: Node) -> Node:
+    """Apply the first rule that changes the node."""
     return next((new for rule in rules if (new := rule(node)) is not None), node)
 
 
 def _is_trivial(node: Einsum) -> bool:
-    """Whether a product only scales, moves, repeats or selects entries of one array."""
+    """Return whether a product only scales, moves, repeats or selects entries of one array."""
     arrays = [factor for factor in node.factors if not isinstance(factor[0], Structural)]
-    selected = labels_of(own for own in node.factors if isinstance(own[0], Structural))
-    return len(arrays) < 2 and {*node.contracted} <= {*selected}
+    selecting = [factor for factor in node.factors if isinstance(factor[0], Structural)]
+    return len(arrays) < 2 and {*node.contracted} <= {*labels_of(selecting)}
 
 
 def _grows(node: Einsum) -> bool:
-    """Whether a product has more axes than each of its factors, so that storing it and using
-    it costs more than its factors do."""
+    """Return whether a product has more axes than each of its factors: storing it costs more than
+    reading the factors."""
     return node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
 
 
 def _is_split_again(node: Einsum, product: Product) -> bool:
-    """Whether a product splits an axis of one of its factors that this factor merges from the same
-    two: spliced, as a Kronecker product among others, both merges are gone."""
+    """Return whether a product splits an axis of one of its factors that this factor merges from
+    the same two axes: after splicing, as of Kronecker products, both merges cancel."""
     outer = next(labels for factor, labels in product.factors if factor is node)
     merged = {
         (factor, outer[labels[0]])
@@ -251,13 +257,13 @@ def _is_split_again(node: Einsum, product: Product) -> bool:
 
 
 def _holds_delta(node: Sum) -> bool:
-    """Whether a term is, or has as a factor, an array of zeros and ones."""
+    """Return whether a term is, or has as a factor, a structural array."""
     factors = [f for term in node.terms if isinstance(term, Einsum) for f in term.children]
     return any(isinstance(part, Structural) for part in (*node.terms, *factors))
 
 
 def _finished(product: Product) -> Node:
-    """The product as a node: canonical labels, and no wrapping of a single factor."""
+    """Convert the product to a node with canonical labels; a lone factor stays as it is."""
     numbers = {label: position for position, label in enumerate(product.output)}
     for label in product.sizes:
         numbers.setdefault(label, len(numbers))
@@ -275,13 +281,13 @@ def _finished(product: Product) -> Node:
 
 
 def _split(term: Node) -> tuple[Node, sympy.Expr]:
-    """A term as a node with coefficient 1 and a number."""
+    """Split a term into a node with coefficient 1 and a number."""
     if not isinstance(term, Einsum):
         return term, sympy.S.One
-    return _joined(term, 1 / term.coefficient), term.coefficient
+    return _scaled(term, 1 / term.coefficient), term.coefficient
 
 
-def _joined(monomial: Node, coefficient: sympy.Expr) -> Node:
+def _scaled(monomial: Node, coefficient: sympy.Expr) -> Node:
     if coefficient == 1:
         return monomial
     if isinstance(monomial, Einsum):

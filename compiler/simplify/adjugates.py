@@ -1,12 +1,12 @@
-"""det(A) A⁻¹ as the adjugate of A, in kernels: where A is singular it has a value, too. So has its
-derivative, of which each of the two terms det(A) A⁻¹ ⊗ A⁻¹ has none."""
+"""det(A) A⁻¹ as the adjugate of A, in kernels: it has a value for singular A, too. So has its
+derivative, although each of its two terms det(A) A⁻¹ ⊗ A⁻¹ has none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import combinations, islice
 from typing import TypeGuard
 
 import sympy
@@ -33,30 +33,30 @@ from derivatrix.compiler.operations.adjugate import (
 )
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.simplify import COMPARED_FACTORS, EXPANDED_TERMS, simplify
+from derivatrix.compiler.simplify import MAX_COMPARED_FACTORS, MAX_EXPANDED_TERMS, simplify
 
-REGULAR = frozenset({"spd", "orthogonal", "lower", "upper"})
-"""Of these det(A) and A⁻¹ are as good: they have inverses, or det(A) and A⁻¹ are quicker found."""
+STRUCTURES_WITHOUT_ADJUGATE = frozenset({"spd", "orthogonal", "lower", "upper"})
+"""Structures of matrices that are invertible, or whose det(A) and A⁻¹ are cheap."""
 MAX_DENSE_ROWS = 3
-"""Matrices with so many rows have few enough second derivatives to be written out."""
+"""Most rows of matrices whose few second derivatives are written out."""
 
 
 def with_adjugates(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with det(A)ᵏ and up to k factors A⁻¹ by adj(A), and with the derivative of adj(A)
-    for det(A) (A⁻¹[a,b] A⁻¹[c,d] - A⁻¹[a,d] A⁻¹[c,b]); further factors A⁻¹ are left."""
+    """Replace det(A)ᵏ and up to k factors A⁻¹ by adj(A), and det(A) (A⁻¹[a,b] A⁻¹[c,d] - A⁻¹[a,d]
+    A⁻¹[c,b]) by the derivative of adj(A); further factors A⁻¹ stay."""
     for rule in (_with_derivatives, _with_adjugate):
         roots = transformed(roots, rule)
     return [*roots]
 
 
 def with_adjugate_factors(roots: Sequence[Node]) -> list[Node]:
-    """The nodes `with_adjugates`, and with the derivative of adj(A) by A as products of matrices,
-    unless it is small."""
+    """Apply `with_adjugates`, and write large derivatives of adj(A) by A as products of
+    matrices."""
     return transformed(with_adjugates(roots), _factored)
 
 
 def _factored(node: Node) -> Node:
-    """All partial derivatives of adj(A) as the products that `ADJUGATE_FACTORS` is for."""
+    """Write all partial derivatives of adj(A) by the outputs of `ADJUGATE_FACTORS`."""
     if not _is(node, ADJUGATE_JACOBIAN):
         return node
     rows = node.shape[-1]
@@ -80,8 +80,9 @@ def _factored(node: Node) -> Node:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """In a product the places of all factors A⁻¹ and of one det(A)ᵏ, and the sum of all such k."""
+class _Occurrence:
+    """det(A)ᵏ and A⁻¹ in a product: the positions of all factors A⁻¹ and of one det(A)ᵏ, and the
+    sum of all such k."""
 
     product: Product
     inverses: tuple[int, ...]
@@ -97,18 +98,19 @@ class _Found:
     def labels(self, place: int) -> tuple[int, ...]:
         return self.product.factors[place][1]
 
-    def rest(self, *places: int) -> Product:
-        """The product without the inverses at some places, and with one factor det(A) less."""
-        left = self.product.without(self.determinant, *places)
+    def cofactor(self, *places: int) -> Product:
+        """Return the product without the inverses at some positions, and with one factor det(A)
+        less."""
+        product = self.product.without(self.determinant, *places)
         base, power = power_of(self.product.factors[self.determinant][0])
         if power == 1:
-            return left
+            return product
         lower = base if power == 2 else Map(slot(0) ** (power - 1), (base,))
-        return left.times((lower, self.labels(self.determinant)))
+        return product.times((lower, self.labels(self.determinant)))
 
 
-def _found(product: Product) -> Iterator[_Found]:
-    """A⁻¹ and det(A)ᵏ, for whole k > 0, of matrices A that may be singular."""
+def _occurrences(product: Product) -> Iterator[_Occurrence]:
+    """Yield A⁻¹ and det(A)ᵏ, for whole k > 0, of matrices A that may be singular."""
     determinants: dict[tuple[Apply, tuple[int, ...]], dict[int, sympy.Expr]] = {}
     for place, (factor, labels) in enumerate(product.factors):
         base, power = power_of(factor)
@@ -116,47 +118,50 @@ def _found(product: Product) -> Iterator[_Found]:
             determinants.setdefault((base, labels), {})[place] = power
     for (base, stacked), powers in determinants.items():
         inverses = tuple(
-            one
-            for one, (node, labels) in enumerate(product.factors)
+            place
+            for place, (node, labels) in enumerate(product.factors)
             if _is(node, INVERSE)
             and (base.arguments, base.stack) == (node.arguments, node.stack)
             and stacked == labels[:-2]
         )
-        if inverses and not facts(base.arguments[0][0]) & REGULAR:
-            yield _Found(product, inverses, min(powers), sympy.Add(*powers.values()))
+        if inverses and not facts(base.arguments[0][0]) & STRUCTURES_WITHOUT_ADJUGATE:
+            yield _Occurrence(product, inverses, min(powers), sympy.Add(*powers.values()))
 
 
 def _with_adjugate(node: Node) -> Node:
-    for found in _found(Product.of(node)) if isinstance(node, Einsum) else ():
+    for found in _occurrences(Product.of(node)) if isinstance(node, Einsum) else ():
         if len(found.inverses) <= found.power:
-            one = found.inverses[0]
+            place = found.inverses[0]
             adjugate = Apply(ADJUGATE, found.inverse.arguments, found.inverse.stack)
-            return _with_adjugate(found.rest(one).times((adjugate, found.labels(one))).node)
+            product = found.cofactor(place).times((adjugate, found.labels(place)))
+            return _with_adjugate(product.node)
     return node
 
 
 def _with_derivatives(total: Node) -> Node:
-    """In a sum, pairs of terms that differ by the sign, and by columns of two inverses exchanged,
-    as one."""
+    """Combine pairs of terms of a sum that differ by the sign and by exchanged columns of two
+    inverses."""
     if not isinstance(total, Sum):
         return total
-    terms = [*islice(_multiplied_out(total), EXPANDED_TERMS + 1)]
-    if len(terms) > EXPANDED_TERMS or _paired(terms) is None:
+    terms = [*islice(_multiplied_out(total), MAX_EXPANDED_TERMS + 1)]
+    if len(terms) > MAX_EXPANDED_TERMS or _with_one_pair_combined(terms) is None:
         terms = [*total.terms]
-    while (paired := _paired(terms)) is not None:
-        terms = paired
+    while (combined := _with_one_pair_combined(terms)) is not None:
+        terms = combined
     return terms[0] if len(terms) == 1 else Sum(tuple(terms), total.shape)
 
 
 def _multiplied_out(node: Node) -> Iterator[Node]:
-    """The terms of a sum, and of the sums with inverses in its products."""
+    """Yield the terms of a sum, and of the sums with inverses in its products."""
     if isinstance(node, Sum):
         for term in node.terms:
             yield from _multiplied_out(term)
         return
     product = _spliced(Product.of(node)) if isinstance(node, Einsum) else None
     for place, (factor, _) in enumerate(product.factors if product else ()):
-        if isinstance(factor, Sum) and any(_is(t, INVERSE) or _holds(t) for t in factor.terms):
+        if isinstance(factor, Sum) and any(
+            _is(t, INVERSE) or _has_inverse_or_determinant(t) for t in factor.terms
+        ):
             assert product is not None
             for term in factor.terms:
                 yield from _multiplied_out(product.with_factor(place, term).node)
@@ -164,62 +169,65 @@ def _multiplied_out(node: Node) -> Iterator[Node]:
     yield node
 
 
-def _paired(terms: Sequence[Node]) -> list[Node] | None:
+def _with_one_pair_combined(terms: Sequence[Node]) -> list[Node] | None:
+    """Combine one pair of terms det(A) A⁻¹ ⊗ A⁻¹ into a derivative of the adjugate; None if there
+    is none."""
     products = {
         place: _spliced(Product.of(term))
         for place, term in enumerate(terms)
         if isinstance(term, Einsum)
     }
-    found = {place: pairs for place, own in products.items() if (pairs := [*_pairs(own)])}
-    if len(found) < 2:
+    pairs = {place: pairs for place, product in products.items() if (pairs := [*_pairs(product)])}
+    if len(pairs) < 2:
         return None
-    spelled = {_spelled(products[place]): place for place in found}
-    for place, pairs in found.items():
-        for pair in pairs:
-            other = spelled.get(_spelled(pair.exchanged))
-            if other is None or other == place:
+    places = {_with_unit_coefficient(products[place]): place for place in pairs}
+    for place, candidates in pairs.items():
+        for pair in candidates:
+            partner = places.get(_with_unit_coefficient(pair.exchanged))
+            if partner is None or partner == place:
                 continue
-            sizes = products[place].coefficient, products[other].coefficient
-            shared = _shared(*sizes)
+            coefficients = products[place].coefficient, products[partner].coefficient
+            shared = _shared(*coefficients)
             if shared == 0:
                 continue
-            rest = [own for each, own in enumerate(terms) if each not in (place, other)]
-            left = {place: sizes[0] - shared, other: sizes[1] + shared}
-            rest += [
-                replace(products[each], coefficient=size).node
-                for each, size in left.items()
-                if size != 0
+            others = [term for i, term in enumerate(terms) if i not in (place, partner)]
+            leftovers = {place: coefficients[0] - shared, partner: coefficients[1] + shared}
+            others += [
+                replace(products[i], coefficient=coefficient).node
+                for i, coefficient in leftovers.items()
+                if coefficient != 0
             ]
-            return [*rest, pair.derivative.scaled(shared / sizes[0]).node]
+            return [*others, pair.derivative.scaled(shared / coefficients[0]).node]
     return None
 
 
-def _shared(one: sympy.Expr, other: sympy.Expr) -> sympy.Expr:
-    """How often a term is there with one sign and another with the other sign."""
-    if sympy.expand(one + other) == 0:
-        return one
-    if not (one.is_number and other.is_number) or one * other > 0:
+def _shared(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """Return the part of the coefficient `a` that occurs in `b` with the other sign."""
+    if sympy.expand(a + b) == 0:
+        return a
+    if not (a.is_number and b.is_number) or a * b > 0:
         return sympy.S.Zero
-    return sympy.sign(one) * sympy.Min(abs(one), abs(other))
+    return sympy.sign(a) * sympy.Min(abs(a), abs(b))
 
 
-def _spelled(product: Product) -> Node:
+def _with_unit_coefficient(product: Product) -> Node:
     return simplify([replace(product, coefficient=sympy.S.One).node])[0]
 
 
 def _spliced(product: Product) -> Product:
-    """The product with the products in it spliced in that have inverses or determinants, as long as
-    it is short."""
+    """Splice in products with inverses or determinants, as long as the product is short."""
     for place, (factor, _) in enumerate(product.factors):
-        if len(product.factors) <= COMPARED_FACTORS and _holds(factor):
+        if len(product.factors) <= MAX_COMPARED_FACTORS and _has_inverse_or_determinant(factor):
             return _spliced(product.inlined(place))
     return product
 
 
 @lru_cache(maxsize=65536)
-def _holds(node: Node) -> bool:
+def _has_inverse_or_determinant(node: Node) -> bool:
     return isinstance(node, Einsum) and any(
-        _is(factor, INVERSE) or _is(power_of(factor)[0], DETERMINANT) or _holds(factor)
+        _is(factor, INVERSE)
+        or _is(power_of(factor)[0], DETERMINANT)
+        or _has_inverse_or_determinant(factor)
         for factor, _ in node.factors
     )
 
@@ -228,7 +236,7 @@ def _holds(node: Node) -> bool:
 class _Pair:
     """det(A) A⁻¹[a,b] A⁻¹[c,d] in a product, with the labels of the `first` and `second` A⁻¹."""
 
-    found: _Found
+    found: _Occurrence
     places: tuple[int, int]
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -237,63 +245,62 @@ class _Pair:
     def exchanged(self) -> Product:
         """The product with A⁻¹[a,d] A⁻¹[c,b] instead."""
         factors = list(self.found.product.factors)
-        one, two = self.first, self.second
-        factors[self.places[0]] = self.found.inverse, (*one[:-1], two[-1])
-        factors[self.places[1]] = self.found.inverse, (*two[:-1], one[-1])
+        first, second = self.first, self.second
+        factors[self.places[0]] = self.found.inverse, (*first[:-1], second[-1])
+        factors[self.places[1]] = self.found.inverse, (*second[:-1], first[-1])
         return replace(self.found.product, factors=tuple(factors))
 
     @property
     def derivative(self) -> Product:
-        """The product with the difference of both: by one matrix that its rest is, if it is one."""
-        inverse, rest = self.found.inverse, self.found.rest(*self.places)
+        """The product with the difference of both instead: the derivative of adj(A) along a matrix,
+        where the other factors are one; else all partial derivatives."""
+        inverse, cofactor = self.found.inverse, self.found.cofactor(*self.places)
         (*stack, a, b), (c, d) = self.first, self.second[-2:]
-        both = [(1, (a, b), (c, d)), (-1, (a, d), (c, b))]
-        both += [(sign, two, one) for sign, one, two in both]
-        for sign, (i, j), (k, m) in both:
-            moved = _closed(rest, stack, m, k, {i, j})
-            if moved is not None:
-                change, left = moved
-                arguments = (inverse.arguments[0], (change, tuple(range(len(stack)))))
+        terms = [(1, (a, b), (c, d)), (-1, (a, d), (c, b))]
+        terms += [(sign, second, first) for sign, first, second in terms]
+        for sign, (i, j), (k, m) in terms:
+            split = _split_matrix(cofactor, stack, m, k, {i, j})
+            if split is not None:
+                direction, product = split
+                arguments = (inverse.arguments[0], (direction, tuple(range(len(stack)))))
                 derivative = Apply(ADJUGATE_DERIVATIVE, arguments, inverse.stack)
-                return left.scaled(sympy.Integer(sign)).times((derivative, (*stack, i, j)))
+                return product.scaled(sympy.Integer(sign)).times((derivative, (*stack, i, j)))
         jacobian = Apply(ADJUGATE_JACOBIAN, inverse.arguments, inverse.stack)
-        return rest.times((jacobian, (*stack, a, b, d, c)))
+        return cofactor.times((jacobian, (*stack, a, b, d, c)))
 
 
 def _pairs(product: Product) -> Iterator[_Pair]:
-    for found in _found(product):
+    for found in _occurrences(product):
         symmetric = "symmetric" in facts(found.inverse.arguments[0][0])
-        for position, one in enumerate(found.inverses):
-            for two in found.inverses[position + 1 :]:
-                first, second = found.labels(one), found.labels(two)
-                yield _Pair(found, (one, two), first, second)
-                if symmetric:
-                    turned = (*second[:-2], second[-1], second[-2])
-                    yield _Pair(found, (one, two), first, turned)
+        for places in combinations(found.inverses, 2):
+            first, second = map(found.labels, places)
+            yield _Pair(found, places, first, second)
+            if symmetric:
+                yield _Pair(found, places, first, (*second[:-2], second[-1], second[-2]))
 
 
-def _closed(
-    rest: Product, stack: Sequence[int], row: int, column: int, others: set[int]
+def _split_matrix(
+    product: Product, stack: Sequence[int], row: int, column: int, outer: set[int]
 ) -> tuple[Node, Product] | None:
-    """The factors that have a row and a column summed, as a matrix, and the product of the others;
-    None where these have further labels in common."""
+    """Split off the factors linked with the summed labels `row` and `column`, as a matrix. Returns
+    it and the product of the other factors; None where both have further labels in common."""
     if row == column:
         return None
     reached, inner = {row, column}, list[int]()
-    while more := [
+    while linked := [
         place
-        for place, (_, labels) in enumerate(rest.factors)
+        for place, (_, labels) in enumerate(product.factors)
         if place not in inner and reached & {*labels}
     ]:
-        inner += more
-        reached |= {label for place in more for label in rest.factors[place][1]} - {*stack}
-    if reached & ({*rest.output} | others):
+        inner += linked
+        reached |= {label for i in linked for label in product.factors[i][1]} - {*stack}
+    if reached & ({*product.output} | outer):
         return None
-    factors: list[Factor] = [rest.factors[place] for place in sorted(inner)]
-    output, sizes = (*stack, row, column), rest.sizes
-    change = einsum(factors, output, sizes={own: sizes[own] for own in (*stack, *reached)})
-    kept = {own: size for own, size in sizes.items() if own not in reached}
-    return simplify([change])[0], replace(rest.without(*inner), sizes=kept)
+    factors: list[Factor] = [product.factors[place] for place in sorted(inner)]
+    sizes = {label: product.sizes[label] for label in (*stack, *reached)}
+    matrix = einsum(factors, (*stack, row, column), sizes=sizes)
+    outer_sizes = {n: size for n, size in product.sizes.items() if n not in reached}
+    return simplify([matrix])[0], replace(product.without(*inner), sizes=outer_sizes)
 
 
 def _is(node: Node, operation: object) -> TypeGuard[Apply]:

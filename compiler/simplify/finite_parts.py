@@ -1,9 +1,8 @@
 """Derivatives of functions of lengths where a length is zero: limits and finite parts.
 
-Where a quotient 0/0 has no limit, it gets its finite part, the constant term of its expansion in
-powers of the length r. That is linear, so it does not depend on how an expression is written as a
-sum, and belongs to the function without its odd powers of r: of r all derivatives at 0 are 0.
-"""
+A quotient 0/0 without a limit gets its finite part, the constant term of its expansion in powers of
+the length r. That is linear, so it does not depend on how an expression is written as a sum. It
+belongs to the function without its odd powers of r: all derivatives of r at 0 are 0."""
 
 from __future__ import annotations
 
@@ -24,22 +23,22 @@ SERIES_TERMS = 18
 """Terms of the series that replaces a quotient near zero."""
 
 SYMBOLIC_SERIES_TERMS = 10
-"""The same where their coefficients are long expressions instead of numbers."""
+"""Terms of that series where its coefficients are long expressions instead of numbers."""
 
 LIMIT_TERMS = 6
-"""Terms of series that are to show a limit."""
+"""Terms of a series that is to show a limit."""
 
 ROUNDING = 2e-16
-"""Relative size of what a series may leave out."""
+"""Relative size of the terms that a series may leave out."""
 
 VARIABLE = sympy.Symbol("t", positive=True)
-"""The root of a square, in which functions of lengths are expanded."""
+"""The root of a square: the variable of expansions."""
 
 
 def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
-    """The nodes of derivatives with limits or finite parts where lengths are zero, and expansions
-    near that: but at zero as they are for lengths where the function itself, of `values`, has no
-    value or a slope that is not finite."""
+    """Insert limits or finite parts of derivatives where lengths are zero, and expansions near
+    that. Where the function itself, of `values`, has no value or an infinite slope at zero, its
+    derivatives stay as they are there."""
     excluded = _without_slopes(tuple(values))
 
     def finite(node: Node) -> Node:
@@ -53,7 +52,8 @@ def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
 
 @lru_cache(maxsize=256)
 def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
-    """The squares of lengths where, at zero, the values are no numbers or have infinite slopes."""
+    """Return the squares of lengths at whose zeros the values are not finite or have infinite
+    slopes."""
     return frozenset(
         length
         for node in topological(fused(values))
@@ -64,8 +64,8 @@ def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
 
 
 def _with_shared_functions(results: Sequence[Node]) -> list[Node]:
-    """The nodes with functions, as exp(-‖x‖), that several functions of lengths are made of as
-    nodes of their own, which are computed once."""
+    """Make functions that several functions of lengths contain, as exp(-‖x‖), nodes of their own,
+    so that they are computed once."""
     maps = [node for node in topological(results) if isinstance(node, Map) and roots(node)]
     parts = {node: _functions(node) for node in maps}
     uses = Counter(part for functions in parts.values() for part in functions.values())
@@ -85,7 +85,7 @@ def _with_shared_functions(results: Sequence[Node]) -> list[Node]:
 
 
 def _functions(node: Map) -> dict[sympy.Expr, Node]:
-    """The functions, as parts and as nodes, in a function of entries."""
+    """Return the functions in a function of entries, as expressions and as nodes."""
     parts = sorted(node.expression.atoms(sympy.Function, sympy.exp), key=sympy.default_sort_key)
     functions = [part for part in parts if not isinstance(part, sympy.Piecewise)]
     return {part: Map(*used_slots(part, node.arguments)) for part in functions if part.free_symbols}
@@ -93,15 +93,15 @@ def _functions(node: Map) -> dict[sympy.Expr, Node]:
 
 @lru_cache(maxsize=4096)
 def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
-    """Whether a function of a length's square `base`, of that degree, tends to its value at 0, at
-    least as fast as the length itself."""
+    """Return whether a function of a length's square `base`, of degree `degree`, tends to its value
+    at 0 at least as fast as the length itself."""
     value = expression.xreplace({base: sympy.S.Zero})
     if not is_finite(value):
         return False
     if not _is_singular(expression, base):
         return True
     try:
-        series, order = _expanded(expression, base, LIMIT_TERMS)
+        series, order = _expand(expression, base, LIMIT_TERMS)
         constant = series.coefficient(0)
     except NoExpansion:
         return False
@@ -114,7 +114,7 @@ def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) ->
 
 
 def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
-    """Whether an expression may be no smooth function of the root of `base` at 0."""
+    """Return whether an expression may not be a smooth function of the root of `base` at 0."""
     pieces = expression.atoms(sympy.Piecewise, sympy.Abs, sympy.Max, sympy.Min)
     at_zero = expression.xreplace({base: sympy.S.Zero})
     return (
@@ -124,8 +124,8 @@ def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
     )
 
 
-def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Series, int]:
-    """The expansion in the root of `base`, and of which order the root is."""
+def _expand(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Series, int]:
+    """Expand an expression in the root of `base`. Returns the series and the order of the root."""
     order = root_order(expression, base)
     numbers = sorted(expression.atoms(sympy.Float))
     floats = {f: sympy.Symbol(f"c_{i}", positive=f > 0, real=True) for i, f in enumerate(numbers)}
@@ -137,49 +137,50 @@ def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Ser
 
 @lru_cache(maxsize=4096)
 def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) -> sympy.Expr:
-    """An expression with its finite part where one of `bases` is zero, but for those marked, and
-    its expansion near that, where parts of it cancel."""
+    """Insert finite parts where one of `bases` is zero, unless it is marked as excluded, and
+    expansions near zero where parts of the expression cancel."""
     for position, (base, excluded) in enumerate(bases):
-        rest = bases[position + 1 :]
+        later_bases = bases[position + 1 :]
         at_zero = expression.xreplace({base: sympy.S.Zero})
         has_pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
         if is_finite(at_zero) and not has_pieces:
             continue
         try:
-            series, order = _expanded(expression, base, LIMIT_TERMS)
+            series, order = _expand(expression, base, LIMIT_TERMS)
             if series.cancels or series.start + LIMIT_TERMS < 1:
                 numeric = expression.free_symbols <= base.free_symbols
                 terms = SERIES_TERMS if numeric else SYMBOLIC_SERIES_TERMS
-                series, order = _expanded(expression, base, terms)
+                series, order = _expand(expression, base, terms)
             part = series.coefficient(0).xreplace({LOGARITHM: sympy.S.Zero})
         except NoExpansion:
             continue
         near = _near_zero(series, base ** sympy.Rational(1, order)) if series.cancels else None
         if excluded and near is None:
             continue
-        pieces = [(_finite(expression, rest), sympy.true)]
+        pieces = [(_finite(expression, later_bases), sympy.true)]
         if near is not None:
             polynomial, close = near
             apart = sympy.And(base > 0, close) if excluded else close
-            pieces.insert(0, (_finite(polynomial, rest), apart))
+            pieces.insert(0, (_finite(polynomial, later_bases), apart))
         if not excluded and (near is None or series.start < 0):
-            pieces.insert(0, (_finite(part, rest), sympy.Eq(base, 0)))
+            pieces.insert(0, (_finite(part, later_bases), sympy.Eq(base, 0)))
         return sympy.Piecewise(*pieces)
     return expression
 
 
 def _near_zero(series: Series, root: sympy.Expr) -> tuple[sympy.Expr, sympy.Basic] | None:
-    """The polynomial that a series is, and where the terms left out are rounding."""
-    first, *later = series.coefficients
-    if LOGARITHM in sympy.Tuple(first, *later).free_symbols:
+    """Return the polynomial of a series, and the condition under which the omitted terms are
+    rounding."""
+    constant, *later = series.coefficients
+    if LOGARITHM in sympy.Tuple(constant, *later).free_symbols:
         return None
     terms = [(k, c) for k, c in enumerate(later, 1) if c != 0]
-    polynomial = sum((c * VARIABLE**k for k, c in terms), first)
+    polynomial = sum((c * VARIABLE**k for k, c in terms), constant)
     near = root**series.start * sympy.horner(polynomial, VARIABLE).xreplace({VARIABLE: root})
     if not all(c.is_number for c in series.coefficients):
         parts = sympy.Add(*(sympy.Abs(c) * root**k for k, c in terms[-2:]))
-        return near, parts <= ROUNDING * sympy.Abs(first)
-    scales = [float(abs(c / first)) ** (-1 / k) for k, c in terms]
+        return near, parts <= ROUNDING * sympy.Abs(constant)
+    scales = [float(abs(c / constant)) ** (-1 / k) for k, c in terms]
     scale = min(scales[-2:] if terms and terms[-1][0] > len(later) - 2 else [1.0, *scales])
     base, exponent = root.as_base_exp()
     radius = scale * ROUNDING ** (1 / len(later))

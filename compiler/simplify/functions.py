@@ -1,4 +1,4 @@
-"""The rules for elementwise functions and for operations: a node in, its simpler form out."""
+"""Rules for elementwise functions and for operations: a node in, its simpler form out."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ from derivatrix.compiler.simplify.sigmoids import sigmoid_argument
 
 x = slot(0)
 
-LONGEST = 16
-"""The length up to which a function of a function is tried as one expression."""
+MAX_COMPOSED_SIZE = 16
+"""Most parts of a function of a function that is tried as one expression."""
 
 
 def fold_numbers(node: Map) -> Node | None:
-    """Arguments that are one number everywhere become part of the expression."""
+    """Substitute arguments that are one number everywhere."""
     if all(literal(argument) is None for argument in node.arguments):
         return None
     return elementwise(node.expression, *map(Array, node.arguments)).node
 
 
 def extract_coefficient(node: Map) -> Node | None:
-    """2 exp(x) is the coefficient 2 and exp(x); x², x³ and products of arguments are products."""
+    """Write 2 exp(x) as the coefficient 2 and exp(x); x², x³ and products of arguments as
+    products."""
     coefficient, rest = node.expression.as_coeff_Mul()
     powers = rest.as_powers_dict()
     product = all(base.is_Symbol and e in (1, 2, 3) for base, e in powers.items())
@@ -73,7 +74,7 @@ def extract_coefficient(node: Map) -> Node | None:
 
 
 def extract_sign(node: Map) -> Node | None:
-    """sigmoid of -a is a function of a, as sigmoid of a is, which it is compared with."""
+    """Write sigmoid(-a) as a function of a, to compare it with sigmoid(a)."""
     inside = node.arguments[0]
     if not isinstance(node.expression, scalar_functions.sigmoid) or not isinstance(inside, Einsum):
         return None
@@ -83,12 +84,12 @@ def extract_sign(node: Map) -> Node | None:
 
 
 def split_sum(node: Map) -> Node | None:
-    """A sum of functions of different arguments is a sum of nodes."""
+    """Split a sum of functions of different arguments into a sum of nodes."""
     if not isinstance(node.expression, sympy.Add):
         return None
     parts = node.expression.args
     symbols = [part.free_symbols for part in parts]
-    if len(node.arguments) < 2 or all(len(own) != 1 for own in symbols):
+    if len(node.arguments) < 2 or all(len(slots) != 1 for slots in symbols):
         return None
     arguments = [Array(argument) for argument in node.arguments]
     terms = tuple(elementwise(part, *arguments).node for part in parts)
@@ -100,33 +101,33 @@ def split_sum(node: Map) -> Node | None:
 
 
 def compose(node: Map) -> Node | None:
-    """A function of a function, where SymPy finds something shorter: log(exp(x)) = x. Not for
-    maxima, whose arguments SymPy compares two by two, which takes seconds for a few."""
+    """Compose functions where SymPy then finds a shorter one: log(exp(x)) = x. Maxima are left out:
+    SymPy compares their arguments in pairs, which takes seconds for a few."""
     if node.expression.has(sympy.Max, sympy.Min):
         return None
     for position, inner in enumerate(node.arguments):
         if not isinstance(inner, Map):
             continue
-        before = _length(node.expression) + _length(inner.expression) - 1
-        if before > LONGEST:
+        before = _size(node.expression) + _size(inner.expression) - 1
+        if before > MAX_COMPOSED_SIZE:
             continue
         count = len(node.arguments)
         shifted = inner.expression.xreplace(
             {slot(i): slot(count + i) for i in range(len(inner.arguments))}
         )
         expression = node.expression.subs(slot(position), shifted)
-        if _length(expression) < before:
+        if _size(expression) < before:
             arguments = [*map(Array, node.arguments), *map(Array, inner.arguments)]
             return elementwise(expression, *arguments).node
     return None
 
 
-def _length(expression: sympy.Expr) -> int:
+def _size(expression: sympy.Expr) -> int:
     return sum(1 for _ in sympy.preorder_traversal(expression))
 
 
 def logarithm(node: Map) -> Node | None:
-    """log det, log |det|, log Σ exp, log softmax and log sigmoid in their stable forms."""
+    """Rewrite log det, log |det|, log Σ exp, log softmax and log sigmoid in stable form."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
@@ -136,7 +137,7 @@ def logarithm(node: Map) -> Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, Apply) and inner.operation is DETERMINANT:
             return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
-    if (picked := _of_softmax(argument)) is not None:
+    if (picked := _log_of_softmax(argument)) is not None:
         return picked
     if (inside := sigmoid_argument(argument)) is not None:
         expression, arguments = inside
@@ -144,28 +145,28 @@ def logarithm(node: Map) -> Node | None:
     return _log_sum_exp(argument)
 
 
-def _of_softmax(argument: Node) -> Node | None:
-    """The logarithm of softmax, or of entries of it."""
+def _log_of_softmax(argument: Node) -> Node | None:
+    """Return the logarithm of softmax, or of selected entries of it; None for other nodes."""
     if isinstance(argument, Apply) and argument.operation is SOFTMAX:
         return Apply(LOG_SOFTMAX, argument.arguments, argument.stack)
     if not isinstance(argument, Einsum) or argument.coefficient != 1:
         return None
     arrays = [p for p, (f, _) in enumerate(argument.factors) if not isinstance(f, Slice | Gather)]
-    inner = _of_softmax(argument.factors[arrays[0]][0]) if len(arrays) == 1 else None
+    inner = _log_of_softmax(argument.factors[arrays[0]][0]) if len(arrays) == 1 else None
     if inner is None or not _picks_entries(argument):
         return None
     return argument.with_factor(arrays[0], inner)
 
 
 def _picks_entries(node: Einsum) -> bool:
-    """Whether the entries of a product of an array and slices are entries of the array."""
+    """Return whether the entries of a product of an array and slices are entries of the array."""
     picks = [
         (factor, labels) for factor, labels in node.factors if isinstance(factor, Slice | Gather)
     ]
     picked = [labels[1] for _, labels in picks]
     single = [labels[0] for factor, labels in picks if factor.shape[0] == 1]
-    known = {*node.contracted} <= {*picked, *single} and {*picked} <= {*node.contracted}
-    return known and len({*picked}) == len(picked)
+    sums_only_picks = {*node.contracted} <= {*picked, *single} and {*picked} <= {*node.contracted}
+    return sums_only_picks and len({*picked}) == len(picked)
 
 
 def _log_sum_exp(argument: Node) -> Node | None:
@@ -174,13 +175,13 @@ def _log_sum_exp(argument: Node) -> Node | None:
     exponential, labels = argument.factors[0]
     if not isinstance(exponential, Map) or exponential.expression != sympy.exp(x):
         return None
-    kept = argument.ndim
-    if sorted(labels) != list(range(len(argument.sizes))) or labels[:kept] != tuple(range(kept)):
+    rank = argument.ndim
+    if sorted(labels) != list(range(len(argument.sizes))) or labels[:rank] != tuple(range(rank)):
         return None
-    if kept == exponential.ndim or argument.coefficient != 1:
+    if rank == exponential.ndim or argument.coefficient != 1:
         return None
     result = Array(exponential.arguments[0])
-    for _ in range(exponential.ndim - kept):
+    for _ in range(exponential.ndim - rank):
         result = apply(LOGSUMEXP, result)
     return result.node
 
@@ -189,30 +190,34 @@ OF_ONE_PLUS_EXP = {
     sympy.log(x): scalar_functions.softplus(x),
     1 / x: scalar_functions.sigmoid(-x),
 }
-"""For a function of 1 + exp(x), the same as a function of x."""
+"""f(x) -> f(1 + exp(x)) in stable form."""
 
 
 def logistic(node: Map) -> Node | None:
-    """log(1 + exp(z)) = softplus(z); 1 / (1 + exp(z)) = sigmoid(-z)."""
+    """Write log(1 + exp(z)) as softplus(z), 1 / (1 + exp(z)) as sigmoid(-z)."""
     argument = node.arguments[0]
     stable = OF_ONE_PLUS_EXP.get(node.expression)
     if stable is None or not isinstance(argument, Sum) or len(argument.terms) != 2:
         return None
-    for one, other in (argument.terms, argument.terms[::-1]):
-        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
-            return Map(stable, other.arguments)
+    for number, exponential in (argument.terms, argument.terms[::-1]):
+        if (
+            literal(number) == 1
+            and isinstance(exponential, Map)
+            and exponential.expression == sympy.exp(x)
+        ):
+            return Map(stable, exponential.arguments)
     return None
 
 
 def linear_in_zero(node: Apply) -> Node | None:
-    """An operation that is linear in an argument, at zero, is zero."""
+    """Write an operation that is linear in a zero argument as zero."""
     if any(is_zero(node.arguments[position][0]) for position in node.operation.transposes):
         return zeros(node.shape)
     return None
 
 
 def scaled_linear(node: Apply) -> Node | None:
-    """Numbers that multiply an argument in which an operation is linear multiply its result."""
+    """Pull scalar factors out of an argument in which an operation is linear."""
     for position in node.operation.transposes:
         argument, labels = node.arguments[position]
         if not isinstance(argument, Einsum):
@@ -220,21 +225,23 @@ def scaled_linear(node: Apply) -> Node | None:
         depth = len(labels)
         outer = [f for f in argument.factors if all(label < depth for label in f[1])]
         if outer or argument.coefficient != 1:
-            return _pulled(node, position, outer)
+            return _with_factors_outside(node, position, outer)
     return None
 
 
-def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
-    """The factors `outer` of an argument, which have its stacked axes only, taken out of it."""
+def _with_factors_outside(node: Apply, position: int, outer: list[Factor]) -> Node:
+    """Move the factors `outer`, which only have stacked axes, from an argument to the result."""
     argument, labels = node.arguments[position]
     assert isinstance(argument, Einsum)
     inner = [factor for factor in argument.factors if factor not in outer]
-    used = labels_of(inner)
-    kept = [label for label in range(len(labels)) if label in used]
+    inner_labels = labels_of(inner)
+    argument_stack = [label for label in range(len(labels)) if label in inner_labels]
     core = range(len(labels), argument.ndim)
-    rest = einsum(inner, [*kept, *core], sizes={label: argument.sizes[label] for label in core})
+    simpler = einsum(
+        inner, [*argument_stack, *core], sizes={label: argument.sizes[label] for label in core}
+    )
     arguments = list(node.arguments)
-    arguments[position] = (rest, tuple(labels[label] for label in kept))
+    arguments[position] = (simpler, tuple(labels[label] for label in argument_stack))
     stacked = sorted(labels_of(arguments))
     numbers = {label: number for number, label in enumerate(stacked)}
     result = Apply(
@@ -251,23 +258,18 @@ def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
 
 
 def of_single_entries(node: Apply) -> Node | None:
-    """An operation on 1 x 1 matrices is a function of numbers, where its record says which."""
+    """Write an operation on 1 x 1 matrices as a function of numbers, if its record gives one."""
     rule, depth = node.operation.single, len(node.stack)
     if rule is None or any(
         size != 1 for matrix, labels in node.arguments for size in matrix.shape[len(labels) :]
     ):
         return None
     stack = range(depth)
-    numbers = [
-        Array(
-            einsum(
-                [(matrix, (*labels, *range(depth, depth + matrix.ndim - len(labels))))],
-                stack,
-                sizes=dict(enumerate(node.stack)),
-            )
-        )
-        for matrix, labels in node.arguments
-    ]
+    stack_sizes = dict(enumerate(node.stack))
+    numbers = []
+    for matrix, labels in node.arguments:
+        core = range(depth, depth + matrix.ndim - len(labels))
+        numbers.append(Array(einsum([(matrix, (*labels, *core))], stack, sizes=stack_sizes)))
     results = rule(numbers, [facts(matrix) for matrix, _ in node.arguments])
     if results is None:
         return None
@@ -286,7 +288,7 @@ def inverse_of_orthogonal(node: Apply) -> Node | None:
 
 
 def of_inverse(node: Apply) -> Node | None:
-    """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
+    """Write (A⁻¹)⁻¹ as A, and det, logdet of A⁻¹ by those of A."""
     inner = node.arguments[0][0]
     if not isinstance(inner, Apply) or inner.operation is not INVERSE or inner.stack:
         return None
@@ -302,8 +304,8 @@ def of_inverse(node: Apply) -> Node | None:
 
 def of_transpose(node: Apply) -> Node | None:
     """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I."""
-    known = (INVERSE, DETERMINANT, LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT)
-    if node.operation not in known or node.stack:
+    operations = (INVERSE, DETERMINANT, LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT)
+    if node.operation not in operations or node.stack:
         return None
     inner = node.arguments[0][0]
     if isinstance(inner, Delta) and node.operation is INVERSE:
@@ -356,4 +358,4 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
 )
 
 FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
-"""True at the points of a curved structure only, not along every direction there."""
+"""Rules that hold only at the points of a curved structure, not along every direction there."""

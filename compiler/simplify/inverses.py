@@ -1,5 +1,5 @@
-"""The rules for inverses and pseudoinverses in products: A⁻¹ A = I, also where A is a product whose
-factors stand beside the inverse; the identities of Penrose; residuals that are orthogonal to A."""
+"""Rules for inverses and pseudoinverses in products: A⁻¹ A = I, also if A is a product whose
+factors stand beside the inverse; Penrose's identities; residuals that are orthogonal to A."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.pseudoinverse import PINV
-from derivatrix.compiler.simplify.occurrences import places
+from derivatrix.compiler.simplify.occurrences import occurrences
 
 
 def cancel_inverse(product: Product) -> Product | None:
     """A⁻¹ A = A A⁻¹ = I."""
-    for one, inverse, labels in _applied(product, INVERSE):
+    for position, inverse, labels in _applied(product, INVERSE):
         matrix = inverse.arguments[0][0]
-        for positions, outer, hidden in places(product, matrix):
+        for positions, outer, hidden in occurrences(product, matrix):
             if outer[:-2] != labels[:-2] or outer[-2] == outer[-1] or labels[-2] == labels[-1]:
                 continue
             pair = _adjacent(labels[-2:], outer[-2:], "symmetric" in facts(matrix))
             if pair is None:
                 continue
             *ends, inner = pair
-            if product.private(inner, _mentions(product, inner, (one, *positions))):
-                rest = product.without(one, *positions)
+            if product.is_private(inner, _count(product, inner, (position, *positions))):
+                cofactor = product.without(position, *positions)
                 for label in (inner, *hidden):
-                    rest = rest.without(summed=label)
+                    cofactor = cofactor.without(summed=label)
                 if isinstance(matrix, Einsum) and product.factors[positions[0]][0] is not matrix:
-                    rest = rest.scaled(1 / matrix.coefficient)
-                return rest.times((Delta(matrix.shape[-1]), tuple(ends)))
+                    cofactor = cofactor.scaled(1 / matrix.coefficient)
+                return cofactor.times((Delta(matrix.shape[-1]), tuple(ends)))
     return None
 
 
 def _applied(product: Product, operation: Operation) -> Iterator[tuple[int, Apply, Labels]]:
-    """Positions, nodes and labels of an operation's results whose stacked axes are in order."""
+    """Yield positions, nodes and labels of an operation's results whose stacked axes are in
+    order."""
     for position, (node, labels) in enumerate(product.factors):
         if not isinstance(node, Apply) or node.operation is not operation:
             continue
@@ -44,9 +45,10 @@ def _applied(product: Product, operation: Operation) -> Iterator[tuple[int, Appl
             yield position, node, labels
 
 
-def _adjacent(left: Labels, right: Labels, symmetric: bool) -> tuple[int, int, int] | None:
-    """The outer two labels and the inner one of a matrix product of two factors, if it is one."""
-    (i, j), (k, m) = left, right
+def _adjacent(a: Labels, b: Labels, symmetric: bool) -> tuple[int, int, int] | None:
+    """Return the outer two labels and the inner one of a matrix product of two factors; None if
+    they are not multiplied as matrices."""
+    (i, j), (k, m) = a, b
     if j == k:
         return (i, m, j)
     if m == i:
@@ -59,62 +61,62 @@ def _adjacent(left: Labels, right: Labels, symmetric: bool) -> tuple[int, int, i
 
 
 def brings_inverse_together(node: Einsum, product: Product) -> bool:
-    """Whether splicing a factor into a product puts a matrix beside its inverse. Such a factor is
-    spliced even where others share it: the product without the pair costs less."""
+    """Return whether splicing a factor into a product puts a matrix beside its inverse. Such a
+    factor is spliced even if it is shared: the product without the pair costs less."""
     position = next(i for i, (factor, _) in enumerate(product.factors) if factor is node)
-    here = {factor for factor, _ in node.factors}
-    there = {factor for factor, _ in product.factors}
-    if not (_inverted(here) & _material(there) or _inverted(there) & _material(here)):
+    inner = {factor for factor, _ in node.factors}
+    outer = {factor for factor, _ in product.factors}
+    if not (_inverted(inner) & _with_factors(outer) or _inverted(outer) & _with_factors(inner)):
         return False
     return cancel_inverse(product.inlined(position)) is not None
 
 
 def _inverted(nodes: set[Node]) -> set[Node]:
-    """The matrices of which inverses are among `nodes`, and their factors."""
+    """Return the matrices whose inverses are among `nodes`, and their factors."""
     inverses = (n for n in nodes if isinstance(n, Apply) and n.operation is INVERSE)
-    return _material({inverse.arguments[0][0] for inverse in inverses})
+    return _with_factors({inverse.arguments[0][0] for inverse in inverses})
 
 
-def _material(nodes: set[Node]) -> set[Node]:
-    """Nodes and the factors of those that are products."""
-    inner = {factor for node in nodes if isinstance(node, Einsum) for factor, _ in node.factors}
-    return nodes | inner
+def _with_factors(nodes: set[Node]) -> set[Node]:
+    """Return the nodes and the factors of products among them."""
+    factors = {factor for node in nodes if isinstance(node, Einsum) for factor, _ in node.factors}
+    return nodes | factors
 
 
 def absorb_projector(product: Product) -> Product | None:
     """A A⁺ A = A and A⁺ A A⁺ = A⁺, where A A⁺ and A⁺ A, which are symmetric, may stand transposed
     and on either side, as in Aᵀ A A⁺ = Aᵀ (Penrose, A generalized inverse for matrices, 1955)."""
-    for one, inverse, labels in _applied(product, PINV):
+    for position, inverse, labels in _applied(product, PINV):
         if inverse.parameters:
             continue
-        matrix = inverse.arguments[0][0]
-        matrices = [*places(product, matrix)]
-        copies = [
-            ((p,), own, ()) for p, (node, own) in enumerate(product.factors) if node is inverse
+        matrices = [*occurrences(product, inverse.arguments[0][0])]
+        inverses = [
+            ((i,), axes, ()) for i, (node, axes) in enumerate(product.factors) if node is inverse
         ]
         for positions, outer, hidden in matrices:
             for ends, summed, axis in _projections(outer, labels):
-                projector = (one, *positions)
-                if not product.private(summed, _mentions(product, summed, projector)):
+                projector = (position, *positions)
+                if not product.is_private(summed, _count(product, summed, projector)):
                     continue
-                for other, own, _ in (*matrices, *copies):
-                    label = own[axis if (other, own, _) in matrices else -3 - axis]
-                    together = (*projector, *other)
-                    repeated = len({*together}) < len(together) or own.count(label) > 1
-                    if repeated or label not in ends:
+                for absorbing in (*matrices, *inverses):
+                    factors, axes, _ = absorbing
+                    label = axes[axis if absorbing in matrices else -3 - axis]
+                    together = (*projector, *factors)
+                    overlaps = len({*together}) < len(together) or axes.count(label) > 1
+                    if overlaps or label not in ends:
                         continue
-                    if product.private(label, _mentions(product, label, together)):
+                    if product.is_private(label, _count(product, label, together)):
                         (end,) = {*ends} - {label}
-                        rest = product.without(*projector)
-                        for gone in (summed, *hidden):
-                            rest = rest.without(summed=gone)
-                        return rest.renamed(label, end)
+                        cofactor = product.without(*projector)
+                        for inner in (summed, *hidden):
+                            cofactor = cofactor.without(summed=inner)
+                        return cofactor.renamed(label, end)
     return None
 
 
 def _projections(matrix: Labels, inverse: Labels) -> Iterator[tuple[Labels, int, int]]:
-    """How a matrix and its pseudoinverse are multiplied, as A A⁺ or A⁺ A: the labels of the
-    product's axes, the one summed over, and the axis of A that the product projects."""
+    """Yield how a matrix and its pseudoinverse are multiplied, as A A⁺ or A⁺ A: the labels of the
+    product's axes, the label summed over, and the axis of A that the product projects."""
     (rows, columns), (above, below) = matrix[-2:], inverse[-2:]
     if matrix[:-2] == inverse[:-2] and rows != columns and above != below:
         if columns == above and rows != below:
@@ -123,14 +125,14 @@ def _projections(matrix: Labels, inverse: Labels) -> Iterator[tuple[Labels, int,
             yield (columns, above), rows, -1
 
 
-def _mentions(product: Product, label: int, positions: tuple[int, ...]) -> int:
-    """How often the factors at `positions` have a label."""
+def _count(product: Product, label: int, positions: tuple[int, ...]) -> int:
+    """Count how often the factors at `positions` have a label."""
     return sum(product.factors[position][1].count(label) for position in positions)
 
 
 def meets_its_inverse(total: Sum, product: Product) -> bool:
-    """Whether a sum in a product has a term with an inverse of what the product's other factors are
-    made of: multiplied out, such a residual, as A (A⁺ B) - B times Aᵀ, may vanish."""
+    """Return whether a sum in a product has a term with an inverse of one of the product's other
+    factors: multiplied out, such a residual, as A (A⁺ B) - B times Aᵀ, may vanish."""
     nodes = {factor for term in total.terms if isinstance(term, Einsum) for factor in term.children}
     inverted = {
         argument
@@ -138,4 +140,4 @@ def meets_its_inverse(total: Sum, product: Product) -> bool:
         if isinstance(node, Apply) and node.operation in (INVERSE, PINV)
         for argument, _ in node.arguments
     }
-    return bool(_material(inverted) & {factor for factor, _ in product.factors})
+    return bool(_with_factors(inverted) & {factor for factor, _ in product.factors})

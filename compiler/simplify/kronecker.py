@@ -1,4 +1,4 @@
-"""Inverses and determinants of Kronecker products are those of the factors."""
+"""Inverses and determinants of Kronecker products, by those of the factors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from derivatrix.compiler.operations.inverse import INVERSE
 
 
 class Kronecker(NamedTuple):
-    """coefficient * left ⊗ right; `merge` makes one axis of two."""
+    """coefficient * left ⊗ right; `merge` merges two axes into one."""
 
     coefficient: sympy.Expr
     left: Array
@@ -63,16 +63,20 @@ def logarithm_of_determinant_of_kronecker(node: Apply) -> Node | None:
 
 
 def _kronecker(node: Node) -> Kronecker | None:
-    """A matrix as the Kronecker product of two square ones, if it is one."""
+    """Write a matrix as the Kronecker product of two square ones; None if it is none."""
     if not isinstance(node, Einsum) or node.ndim != 2:
         return None
-    merges = {labels[0]: (factor, labels) for factor, labels in node.factors if _merges(factor)}
+    merges = {
+        labels[0]: (factor, labels)
+        for factor, labels in node.factors
+        if isinstance(factor, Reshape)
+    }
     if {*merges} != {0, 1} or merges[0][0] is not merges[1][0]:
         return None
     merge, (_, row, below) = merges[0]
     _, (_, column, right) = merges[1]
-    rest = [factor for factor in node.factors if factor not in merges.values()]
-    groups = components(rest, ())
+    factors = [factor for factor in node.factors if factor not in merges.values()]
+    groups = components(factors, ())
     if any({0, 1} & _labels(group) for group in groups):
         return None
     lower = [group for group in groups if {below, right} & _labels(group)]
@@ -89,16 +93,12 @@ def _kronecker(node: Node) -> Kronecker | None:
     )
 
 
-def _merges(node: Node) -> bool:
-    return isinstance(node, Reshape)
-
-
 def _labels(factors: Sequence[Factor]) -> set[int]:
     return {label for _, labels in factors for label in labels}
 
 
 def _matrix(product: Product, groups: Sequence[list[Factor]], row: int, column: int) -> Array:
-    """The product of groups of factors as a matrix; with one label for rows and columns it is
+    """Multiply groups of factors to a matrix; with one label for rows and columns it is
     diagonal."""
     factors: list[tuple[Node, tuple[int, ...]]] = [factor for group in groups for factor in group]
     if row == column:

@@ -1,15 +1,15 @@
-"""Functions of lengths, as derivatives are made of them, also where a length is zero.
+"""Functions of lengths and their derivatives, also where a length is zero.
 
-‖x‖ has no derivative at 0, and what is made of it may have derivatives of any order. So a function
-of lengths, φ(‖x‖), is differentiated as a function of the square s = ‖x‖²: its gradient is
-2 ψ'(s) x and its Hessian 2 ψ'(s) I + 4 ψ''(s) x xᵀ with ψ(s) = φ(√s). `fused` writes all factors
-and terms that are made of one length as one function ψ. `slopes` frees its derivatives of quotients
-that cancel; what remains of these has its limit at s = 0 by `finite_parts`.
-"""
+‖x‖ has no derivative at 0, but functions of it may have derivatives of any order. So a function of
+lengths, φ(‖x‖), is differentiated as a function of the square s = ‖x‖²: its gradient is 2 ψ'(s) x
+and its Hessian 2 ψ'(s) I + 4 ψ''(s) x xᵀ with ψ(s) = φ(√s). `fused` writes all factors and terms
+that depend on one length as one function ψ. `slopes` frees its derivatives of quotients that
+cancel; `finite_parts` gives the remaining ones their limit at s = 0."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import sympy
@@ -30,15 +30,15 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.simplify.occurrences import factor_places
+from derivatrix.compiler.simplify.occurrences import factor_occurrences
 from derivatrix.compiler.simplify.squares import roots, slots_of, variables
 
 MAX_FUSED_SIZE = 200
-"""Most parts of an expression that is made of several nodes."""
+"""Most parts of an expression fused from several nodes."""
 
 
 def fused(values: Sequence[Node]) -> list[Node]:
-    """The nodes with all that is made of one length, entry by entry, as one `Map` of its square."""
+    """Write all functions of one length, entry by entry, as one `Map` of its square."""
     return transformed(values, _fused)
 
 
@@ -57,13 +57,13 @@ def _fused(node: Node) -> Node:
 
 
 def _fused_sum(node: Sum) -> Node:
-    """A sum whose terms that are made of the same lengths are one."""
+    """Fuse the terms of a sum that depend on the same lengths."""
     terms: list[Node] = []
     for term in node.terms:
         lengths = _lengths(term)
         alike = [part for part in terms if lengths & _lengths(part)]
-        whole = Sum((*alike, term), node.shape)
-        fusion = _Fusion(_lengths(whole)).node(whole) if alike else None
+        total = Sum((*alike, term), node.shape)
+        fusion = _Fusion(_lengths(total)).node(total) if alike else None
         if fusion is None:
             terms.append(term)
         else:
@@ -74,12 +74,12 @@ def _fused_sum(node: Sum) -> Node:
 
 
 def _hoisted(node: Map) -> Map:
-    """A function of entries with squares of lengths that it computes, as x² + y², as arguments."""
+    """Make squares of lengths that a function of entries computes, as x² + y², its arguments."""
     bases = [power.base for power in node.expression.atoms(sympy.Pow) if power.exp.is_Rational]
     completed = {
         base: square
         for base, argument in slots_of(node).items()
-        if base in bases and (square := _completed(argument)) is not None
+        if base in bases and (square := _completed_square(argument)) is not None
     }
     node = Map(node.expression, tuple(completed.get(*item) for item in slots_of(node).items()))
     squares = [base for base, _, _ in variables(node) if not base.is_Symbol]
@@ -90,9 +90,9 @@ def _hoisted(node: Map) -> Map:
     return Map(*used_slots(node.expression.xreplace(places), (*node.arguments, *nodes)))
 
 
-def _completed(node: Node) -> Node | None:
-    """c Σ u² + c Σ v² ± 2 c Σ u v as c Σ (u ± v)², which is exactly 0 where it should be; None for
-    other nodes."""
+def _completed_square(node: Node) -> Node | None:
+    """Write c Σ u² + c Σ v² ± 2 c Σ u v as c Σ (u ± v)², which is exactly 0 where it should be;
+    None for other nodes."""
     if not isinstance(node, Sum) or len(node.terms) != 3:
         return None
     terms = [simplify([term])[0] for term in node.terms]
@@ -106,48 +106,52 @@ def _completed(node: Node) -> Node | None:
     squares = [einsum([side, side], axes, scale, sizes) for side in cross.factors]
     if {*simplify(squares), cross} != {*terms}:
         return None
-    one, other = (einsum([side], inside, sizes=sizes) for side in cross.factors)
-    difference = Sum((one, other.scaled(sympy.sign(cross.coefficient))), cross.sizes)
+    u, v = (einsum([side], inside, sizes=sizes) for side in cross.factors)
+    difference = Sum((u, v.scaled(sympy.sign(cross.coefficient))), cross.sizes)
     return simplify([einsum([(difference, inside)] * 2, axes, scale)])[0]
 
 
 def _fused_product(node: Einsum) -> Node:
-    """A product whose factors of the same labels that are made of the same lengths are one."""
+    """Fuse the factors of a product that have the same labels and depend on the same lengths."""
     product = Product.of(node)
     for labels in dict.fromkeys(axes for _, axes in node.factors):
         group = [position for position, (_, axes) in enumerate(product.factors) if axes == labels]
         lengths = frozenset().union(*(_lengths(product.factors[i][0]) for i in group))
         members = [i for i in group if _involves(product.factors[i][0], lengths)]
-        squares, rest = _taken(product.without(*members), _ordered(lengths), labels)
+        cofactor = product.without(*members)
+        squares, cofactor = _split_squares(cofactor, _sorted_by_key(lengths), labels)
         if not members or len(members) + len(squares) < 2:
             continue
         factors = [product.factors[i][0] for i in members] + squares
         axes = range(len(labels))
-        whole = einsum([(factor, axes) for factor in factors], axes)
-        if (fusion := _Fusion(lengths).node(whole)) is not None:
-            product = rest.times((fusion, labels))
+        group_product = einsum([(factor, axes) for factor in factors], axes)
+        if (fusion := _Fusion(lengths).node(group_product)) is not None:
+            product = cofactor.times((fusion, labels))
     return node if product.factors == node.factors else product.node
 
 
-def _taken(product: Product, lengths: Sequence[Node], labels: Labels) -> tuple[list[Node], Product]:
-    """The squares of lengths that the product has, spliced in, at these labels, and the rest."""
+def _split_squares(
+    product: Product, lengths: Sequence[Node], labels: Labels
+) -> tuple[list[Node], Product]:
+    """Split off the squares of lengths that occur, spliced in, at these labels. Returns them and
+    the product of the other factors."""
     squares: list[Node] = []
     for square in lengths:
         while isinstance(square, Einsum) and square.contracted:
-            place = next(factor_places(product, square, dict(enumerate(labels))), None)
+            place = next(factor_occurrences(product, square, dict(enumerate(labels))), None)
             if place is None:
                 break
             squares.append(square)
             product = product.without(*place[0]).scaled(1 / square.coefficient)
-    used = {*product.output, *labels_of(product.factors)}
-    sizes = {label: size for label, size in product.sizes.items() if label in used}
-    return squares, Product(product.coefficient, product.factors, product.output, sizes)
+    present = {*product.output, *labels_of(product.factors)}
+    sizes = {label: size for label, size in product.sizes.items() if label in present}
+    return squares, replace(product, sizes=sizes)
 
 
 @lru_cache(maxsize=65536)
 def _lengths(node: Node) -> frozenset[Node]:
-    """The squares of whose roots, and the arrays of whose absolute values, a node's entries are
-    made, entry by entry."""
+    """Return the squares whose roots, and the arrays whose absolute values, a node depends on,
+    entry by entry."""
     match node:
         case Map():
             slots = slots_of(node)
@@ -162,19 +166,19 @@ def _lengths(node: Node) -> frozenset[Node]:
     return frozenset()
 
 
-def _ordered(nodes: Iterable[Node]) -> list[Node]:
+def _sorted_by_key(nodes: Iterable[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: node.key)
 
 
 def _entrywise(node: Einsum) -> list[Node]:
-    """The factors of a product that have its axes, in order."""
+    """List the factors of a product that have exactly its axes, in order."""
     axes = tuple(range(node.ndim))
     return [factor for factor, labels in node.factors if labels == axes]
 
 
 @lru_cache(maxsize=65536)
 def _involves(node: Node, lengths: frozenset[Node]) -> bool:
-    """Whether a node is made of the squares of these lengths, entry by entry."""
+    """Return whether a node depends on the squares of these lengths, entry by entry."""
     if node in lengths:
         return True
     match node:
@@ -183,13 +187,13 @@ def _involves(node: Node, lengths: frozenset[Node]) -> bool:
         case Sum():
             return any(_involves(term, lengths) for term in node.terms)
         case Einsum() if node.coefficient.is_number:
-            multiple = any(_multiple(node, square) is not None for square in lengths)
-            return multiple or any(_involves(factor, lengths) for factor in _entrywise(node))
+            is_multiple = any(_multiple(node, square) is not None for square in lengths)
+            return is_multiple or any(_involves(factor, lengths) for factor in _entrywise(node))
     return False
 
 
 def _multiple(node: Node, square: Node) -> sympy.Expr | None:
-    """c where node = c square."""
+    """Return c where node = c square; None for other nodes."""
     if not isinstance(node, Einsum):
         return None
     if isinstance(square, Einsum) and (node.factors, node.sizes) == (square.factors, square.sizes):
@@ -203,11 +207,11 @@ class _Fusion:
 
     def __init__(self, lengths: frozenset[Node]) -> None:
         self.lengths = lengths
-        self.squares = _ordered(lengths)
+        self.squares = _sorted_by_key(lengths)
         self.arguments: list[Node] = []
 
     def node(self, node: Node) -> Node | None:
-        """The function; None where its expression would be too long."""
+        """Return the function as a node; None where its expression would be too long."""
         expression = self.expression(node)
         if sum(1 for _ in sympy.preorder_traversal(expression)) > MAX_FUSED_SIZE:
             return None
@@ -227,9 +231,9 @@ class _Fusion:
                 )
             case Sum():
                 involved = [term for term in node.terms if _involves(term, self.lengths)]
-                rest = tuple(term for term in node.terms if term not in involved)
-                if rest:
-                    involved += simplify([Sum(rest, node.shape)])
+                others = tuple(term for term in node.terms if term not in involved)
+                if others:
+                    involved += simplify([Sum(others, node.shape)])
                 return sympy.Add(*map(self.expression, involved))
         assert isinstance(node, Einsum)
         for square in self.squares:
@@ -245,13 +249,13 @@ class _Fusion:
             for place, (factor, labels) in enumerate(product.factors)
             if labels == axes and _involves(factor, self.lengths)
         ]
-        squares, rest = _taken(product.without(*inner), self.squares, axes)
+        squares, cofactor = _split_squares(product.without(*inner), self.squares, axes)
         parts = [self.expression(product.factors[place][0]) for place in inner]
         parts += [self._slot(square) for square in squares]
-        if rest.factors:
-            (outside,) = simplify([rest.scaled(1 / rest.coefficient).node])
+        if cofactor.factors:
+            (outside,) = simplify([cofactor.scaled(1 / cofactor.coefficient).node])
             parts.append(self._slot(outside))
-        return sympy.Mul(rest.coefficient, *parts)
+        return sympy.Mul(cofactor.coefficient, *parts)
 
     def _slot(self, node: Node) -> sympy.Symbol:
         if node not in self.arguments:

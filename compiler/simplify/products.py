@@ -1,8 +1,7 @@
-"""The rules for products, a row each: a product in, the simpler product out, or None.
+"""Rules for products: a product in, the simpler product out, or None.
 
-Each leaves the value unchanged and makes the product smaller, so that applying them until none
-applies ends.
-"""
+Each rule keeps the value and makes the product smaller, so that applying rules until none applies
+ends."""
 
 from __future__ import annotations
 
@@ -29,6 +28,7 @@ from derivatrix.compiler.ir.nodes import (
     Vech,
     einsum,
     is_zero,
+    labels_of,
     power_of,
     relabelled,
     slot,
@@ -45,8 +45,8 @@ Rule = Callable[[Product], Product | None]
 def simplify_product(
     product: Product, inlinable: Callable[[Einsum, Product], bool], rules: Sequence[Rule]
 ) -> Product | None:
-    """The product with every rule applied until none applies; None if it is zero, or an array or
-    sum of no entries."""
+    """Apply the rules until none applies. Returns None if the product is zero, or has no
+    entries."""
     while True:
         position = next(
             (
@@ -69,27 +69,27 @@ def simplify_product(
         product = simpler
 
 
-def _each(product: Product, kind: Any) -> Iterator[tuple[int, Any, Labels]]:
-    """The positions, nodes and labels of the factors of a kind."""
+def _factors_of_kind(product: Product, kind: Any) -> Iterator[tuple[int, Any, Labels]]:
+    """Yield the positions, nodes and labels of the factors of a kind."""
     for position, (node, labels) in enumerate(product.factors):
         if isinstance(node, kind):
             yield position, node, labels
 
 
 def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
-    """Positions of the ordered pairs of factors of a kind."""
-    yield from itertools.permutations((i for i, _, _ in _each(product, kind)), 2)
+    """Yield the positions of ordered pairs of factors of a kind."""
+    yield from itertools.permutations((i for i, _, _ in _factors_of_kind(product, kind)), 2)
 
 
 def count_free_labels(product: Product) -> Product | None:
-    """A summed label that no factor has counts its dimension."""
+    """Count the size of a summed label that no factor has."""
     counted = product.counted()
     return None if counted is product else counted
 
 
 def drop_single_entry(product: Product) -> Product | None:
     """δ[i,j] = [i >= j] = 1 for axes of length 1."""
-    for position, node, _ in _each(product, Delta | Triangle):
+    for position, node, _ in _factors_of_kind(product, Delta | Triangle):
         if all(size == 1 for size in node.shape):
             above = isinstance(node, Triangle) and node.offset > 0
             return product.without(position).scaled(sympy.Integer(not above))
@@ -98,57 +98,54 @@ def drop_single_entry(product: Product) -> Product | None:
 
 def eliminate_delta(product: Product) -> Product | None:
     """δ[i,i] = 1; Σ_j δ[i,j] F[j] = F[i]; δ[i,j] F[j] = δ[i,j] F[i]."""
-    for position, node, labels in _each(product, Delta):
-        first, second = labels
-        rest = product.without(position)
-        if first == second:
-            return rest
-        if second not in product.output:
-            return rest.renamed(second, first)
-        if first not in product.output:
-            return rest.renamed(first, second)
+    for position, node, labels in _factors_of_kind(product, Delta):
+        i, j = labels
+        cofactor = product.without(position)
+        if i == j:
+            return cofactor
+        if j not in product.output:
+            return cofactor.renamed(j, i)
+        if i not in product.output:
+            return cofactor.renamed(i, j)
         low, high = sorted(labels, key=product.output.index)
-        if any(high in own for i, (_, own) in enumerate(product.factors) if i != position):
-            return rest.renamed(high, low).times((node, (low, high)))
+        if high in labels_of(cofactor.factors):
+            return cofactor.renamed(high, low).times((node, (low, high)))
         if labels != (low, high):
-            return rest.times((node, (low, high)))
+            return cofactor.times((node, (low, high)))
     return None
 
 
 def merge_slices(product: Product) -> Product | None:
-    """Equal selections of one axis make a delta; a selection of a selection is one."""
-    for one, two in _pairs(product, Slice):
-        (left, (i, j)), (right, (k, m)) = product.factors[one], product.factors[two]
-        assert isinstance(left, Slice) and isinstance(right, Slice)
-        if left is right and j == m:
-            rest = product.without(two)
-            return rest if i == k else rest.times((Delta(left.shape[0]), (i, k)))
-        if left is right and i == k:
-            return product.without(two).times((Delta(left.shape[1]), (j, m)))
-        if j == k and product.private(j, 2):
-            start = sympy.expand(right.start + right.step * left.start)
-            step = left.step * right.step
-            merged = Slice(left.shape[0], right.shape[1], start, step)
-            return product.without(one, two, summed=j).times((merged, (i, m)))
-        if j == m and _disjoint(left, right):
+    """Merge equal selections of one axis to a delta, and a selection of a selection to one."""
+    for p, q in _pairs(product, Slice):
+        (a, (i, j)), (b, (k, m)) = product.factors[p], product.factors[q]
+        assert isinstance(a, Slice) and isinstance(b, Slice)
+        if a is b and j == m:
+            cofactor = product.without(q)
+            return cofactor if i == k else cofactor.times((Delta(a.shape[0]), (i, k)))
+        if a is b and i == k:
+            return product.without(q).times((Delta(a.shape[1]), (j, m)))
+        if j == k and product.is_private(j, 2):
+            start = sympy.expand(b.start + b.step * a.start)
+            merged = Slice(a.shape[0], b.shape[1], start, a.step * b.step)
+            return product.without(p, q, summed=j).times((merged, (i, m)))
+        if j == m and _are_disjoint(a, b):
             return product.scaled(sympy.S.Zero)
     return None
 
 
-def _disjoint(left: Slice, right: Slice) -> bool:
-    """Whether two selections provably have no index in common."""
-    if left.step != 1 or right.step != 1:
-        return False
-    return any(
+def _are_disjoint(a: Slice, b: Slice) -> bool:
+    """Return whether two selections provably have no index in common."""
+    return a.step == b.step == 1 and any(
         sympy.expand(after.start - before.start - before.shape[0]).is_nonnegative
-        for before, after in ((left, right), (right, left))
+        for before, after in ((a, b), (b, a))
     )
 
 
 def drop_slice(product: Product) -> Product | None:
     """Σ_j [j = s + t i] = 1; a selection of everything is a delta."""
-    for position, node, labels in _each(product, Slice):
-        if product.private(labels[1], 1):
+    for position, node, labels in _factors_of_kind(product, Slice):
+        if product.is_private(labels[1], 1):
             return product.without(position, summed=labels[1])
         if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
             return product.without(position).times((Delta(node.shape[0]), labels))
@@ -156,55 +153,53 @@ def drop_slice(product: Product) -> Product | None:
 
 
 def merge_merges(product: Product) -> Product | None:
-    """Equal factors that share the merged axis, or the two merged ones, make deltas; two axes
-    merged and then a third are the first and a merge of the others."""
-    for one, two in _pairs(product, Reshape | Vech):
-        (left, (k, i, j)), (right, (n, a, b)) = product.factors[one], product.factors[two]
-        if left is right and k == n:
-            deltas = ((Delta(left.shape[1]), (i, a)), (Delta(left.shape[2]), (j, b)))
-            return product.without(two).times(*deltas)
-        if left is right and (i, j) == (a, b):
-            return product.without(two).times((Delta(left.shape[0]), (k, n)))
-        nested = isinstance(left, Reshape) and isinstance(right, Reshape) and i == n
-        if nested and product.private(i, 2):
-            inner = Reshape(right.shape[2], left.shape[2])
-            outer = Reshape(right.shape[1], inner.shape[0])
+    """Replace equal factors that share the merged axis, or the two merged ones, by deltas; write
+    two axes merged and then a third as the first and a merge of the others."""
+    for p, q in _pairs(product, Reshape | Vech):
+        (a, (k, i, j)), (b, (n, r, s)) = product.factors[p], product.factors[q]
+        if a is b and k == n:
+            deltas = ((Delta(a.shape[1]), (i, r)), (Delta(a.shape[2]), (j, s)))
+            return product.without(q).times(*deltas)
+        if a is b and (i, j) == (r, s):
+            return product.without(q).times((Delta(a.shape[0]), (k, n)))
+        nested = isinstance(a, Reshape) and isinstance(b, Reshape) and i == n
+        if nested and product.is_private(i, 2):
+            inner = Reshape(b.shape[2], a.shape[2])
+            outer = Reshape(b.shape[1], inner.shape[0])
             (label,) = product.fresh(1)
-            rest = product.without(one, two, summed=i)
-            return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
+            cofactor = product.without(p, q, summed=i)
+            return cofactor.times((outer, (k, r, label)), (inner, (label, s, j)))
     return None
 
 
 def drop_reshape(product: Product) -> Product | None:
-    """Summed over the merged axis, or over both others, a merge is 1; axes of length 1 merge
-    away; a packed triangle summed over is a mask."""
+    """Drop merges summed over the merged axis, or over both others, merges of axes of length 1, and
+    packed triangles that are summed over."""
     for position, (node, labels) in enumerate(product.factors):
         if not isinstance(node, Reshape | Vech) or len(set(labels)) < 3:
             continue
         merged, outer, inner = labels
-        if product.private(merged, 1):
-            rest = product.without(position, summed=merged)
+        if product.is_private(merged, 1):
+            cofactor = product.without(position, summed=merged)
             mask = Triangle(*node.shape[1:])
-            return rest.times((mask, (outer, inner))) if isinstance(node, Vech) else rest
-        if product.private(outer, 1) and product.private(inner, 1):
+            return cofactor.times((mask, (outer, inner))) if isinstance(node, Vech) else cofactor
+        if product.is_private(outer, 1) and product.is_private(inner, 1):
             return product.without(position, summed=outer).without(summed=inner)
-        for single, other in ((1, inner), (2, outer)):
-            if isinstance(node, Reshape) and node.shape[single] == 1:
+        for unit_axis, label in ((1, inner), (2, outer)):
+            if isinstance(node, Reshape) and node.shape[unit_axis] == 1:
                 delta = Delta(node.shape[0])
-                return product.without(position).times((delta, (merged, other)))
+                return product.without(position).times((delta, (merged, label)))
     return None
 
 
 def merge_gathers(product: Product) -> Product | None:
     """Σ_j [j = t_i] = 1; the same pick twice at one i is a delta on j."""
-    for one, node, labels in _each(product, Gather):
-        if product.private(labels[1], 1):
-            return product.without(one, summed=labels[1])
-        for two in range(one + 1, len(product.factors)):
-            other, others = product.factors[two]
-            if other is node and others[0] == labels[0]:
-                delta = Delta(node.shape[1])
-                return product.without(two).times((delta, (labels[1], others[1])))
+    for p, node, (i, j) in _factors_of_kind(product, Gather):
+        if product.is_private(j, 1):
+            return product.without(p, summed=j)
+        for q, factor, (k, m) in _factors_of_kind(product, Gather):
+            if q > p and factor is node and k == i:
+                return product.without(q).times((Delta(node.shape[1]), (j, m)))
     return None
 
 
@@ -216,8 +211,8 @@ def merge_powers(product: Product) -> Product | None:
         groups.setdefault((base, labels), []).append((position, exponent))
     for (base, labels), members in groups.items():
         total = sum((exponent for _, exponent in members), sympy.S.Zero)
-        mixed = len(members) > 1 and any(exponent != 1 for _, exponent in members)
-        if not mixed and not (len(members) > 3 and not isinstance(base, Structural)):
+        has_powers = len(members) > 1 and any(exponent != 1 for _, exponent in members)
+        if not has_powers and not (len(members) > 3 and not isinstance(base, Structural)):
             continue
         product = product.without(*(position for position, _ in members))
         if total in (0, 1, 2, 3):
@@ -228,28 +223,28 @@ def merge_powers(product: Product) -> Product | None:
 
 def cancel_quotients(product: Product) -> Product | None:
     """a b / (a b c) = 1/c, entry by entry."""
-    for one, (node, labels) in enumerate(product.factors):
+    for quotient, (node, labels) in enumerate(product.factors):
         base, exponent = power_of(node)
-        plain = isinstance(base, Einsum) and not base.contracted and base.coefficient.is_number
-        if not plain or not exponent.is_Integer or exponent >= 0:
+        if not isinstance(base, Einsum) or base.contracted or not base.coefficient.is_number:
             continue
-        assert isinstance(base, Einsum)
+        if not exponent.is_Integer or exponent >= 0:
+            continue
         inner = relabelled(base.factors, labels)
-        found: list[int] = []
-        left = []
-        for factor, (_, own) in zip(inner, base.factors, strict=True):
-            places = (i for i, other in enumerate(product.factors) if other == factor)
-            position = next((i for i in places if i not in found), None)
+        cancelled: list[int] = []
+        divisors = []
+        for factor, divisor in zip(inner, base.factors, strict=True):
+            equal = (i for i, candidate in enumerate(product.factors) if candidate == factor)
+            position = next((i for i in equal if i not in cancelled), None)
             if position is None:
-                left.append((factor[0], own))
+                divisors.append(divisor)
             else:
-                found.append(position)
-        if found and (not left or exponent == -1):
-            rest = product.without(one, *found).scaled(1 / base.coefficient)
-            below = einsum(left, range(base.ndim), sizes=dict(enumerate(base.sizes)))
+                cancelled.append(position)
+        if cancelled and (not divisors or exponent == -1):
+            cofactor = product.without(quotient, *cancelled).scaled(1 / base.coefficient)
+            below = einsum(divisors, range(base.ndim), sizes=dict(enumerate(base.sizes)))
             powers = [] if exponent == -1 else [Map(slot(0) ** (exponent + 1), (base,))]
-            powers += [Map(1 / slot(0), (below,))] if left else []
-            return rest.times(*((power, labels) for power in powers))
+            powers += [Map(1 / slot(0), (below,))] if divisors else []
+            return cofactor.times(*((power, labels) for power in powers))
     return None
 
 
@@ -258,62 +253,61 @@ POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalar_functions.relu(slot(0)))
 
 
 def drop_indicator(product: Product) -> Product | None:
-    """[t > 0] max(0, t) = max(0, t), whatever the indicator is at 0."""
-    for one, node, labels in _each(product, Map):
+    """[t > 0] max(0, t) = max(0, t), for any value of the indicator at 0."""
+    for position, node, labels in _factors_of_kind(product, Map):
         if node.expression not in INDICATORS:
             continue
-        for other, others in product.factors:
-            base, exponent = power_of(other)
-            positive = isinstance(base, Map) and base.expression in POSITIVE_PARTS
-            alike = others == labels and base.children == node.children
-            if positive and alike and exponent.is_positive:
-                return product.without(one)
+        for factor, factor_labels in product.factors:
+            base, exponent = power_of(factor)
+            is_positive_part = isinstance(base, Map) and base.expression in POSITIVE_PARTS
+            is_same_entry = factor_labels == labels and base.children == node.children
+            if is_positive_part and is_same_entry and exponent.is_positive:
+                return product.without(position)
     return None
 
 
 def cancel_orthogonal(product: Product) -> Product | None:
     """QᵀQ = Q Qᵀ = I for an orthogonal input."""
-    for one, two in _pairs(product, Leaf):
-        node = product.factors[one][0]
-        if node is product.factors[two][0] and "orthogonal" in facts(node):
-            simpler = cancel_pair(product, one, two, (-2, -1))
+    for p, q in _pairs(product, Leaf):
+        node = product.factors[p][0]
+        if node is product.factors[q][0] and "orthogonal" in facts(node):
+            simpler = cancel_pair(product, p, q, (-2, -1))
             if simpler is not None:
                 return simpler
     return None
 
 
 def drop_triangle(product: Product) -> Product | None:
-    """A triangle's mask on a matrix of that triangle, or twice, changes nothing."""
-    for position, node, labels in _each(product, Triangle):
+    """Drop a triangle's mask on a matrix of that triangle, or its second copy."""
+    for position, node, labels in _factors_of_kind(product, Triangle):
         if labels[0] == labels[1]:
             return product.without(position).scaled(sympy.Integer(node.offset <= 0))
-        for other, (factor, own) in enumerate(product.factors):
-            if other == position:
+        for place, (factor, axes) in enumerate(product.factors):
+            if place == position:
                 continue
-            if factor is node and own == labels:
+            if factor is node and axes == labels:
                 return product.without(position)
             if node.offset > 0 or isinstance(factor, Structural):
                 continue
-            known = facts(factor)
-            lower = "lower" in known and own[-2:] == labels
-            upper = "upper" in known and own[-2:] == labels[::-1]
-            if lower or upper:
+            is_lower = axes[-2:] == labels and "lower" in facts(factor)
+            is_upper = axes[-2:] == labels[::-1] and "upper" in facts(factor)
+            if is_lower or is_upper:
                 return product.without(position)
     return None
 
 
 def recognise_softmax(product: Product) -> Product | None:
     """exp(z) / Σ exp(z) = softmax(z), over z's last axis."""
-    for one, node, labels in _each(product, Map):
+    for p, node, labels in _factors_of_kind(product, Map):
         if node.expression != sympy.exp(slot(0)) or not node.ndim:
             continue
-        for two, (other, others) in enumerate(product.factors):
-            base, exponent = power_of(other)
-            if exponent == -1 and others == labels[:-1] and _sums_last_axis(base, node):
+        for q, (factor, axes) in enumerate(product.factors):
+            base, exponent = power_of(factor)
+            if exponent == -1 and axes == labels[:-1] and _sums_last_axis(base, node):
                 stack = node.shape[:-1]
                 argument = (node.arguments[0], tuple(range(len(stack))))
                 softmax = Apply(SOFTMAX, (argument,), stack)
-                return product.without(one, two).times((softmax, labels))
+                return product.without(p, q).times((softmax, labels))
     return None
 
 
@@ -347,4 +341,4 @@ RULES: tuple[Rule, ...] = (
 )
 
 FINAL_RULES: tuple[Rule, ...] = (cancel_orthogonal,)
-"""True at the points of a curved structure only, not along every direction there."""
+"""Rules that hold only at the points of a curved structure, not along every direction there."""

@@ -1,8 +1,8 @@
-"""Lengths √(Σ x²) as nodes of their own, of which functions of the square Σ x² are made.
+"""Lengths √(Σ x²) as nodes of their own; functions of the square Σ x² are written as functions of
+them.
 
-The square may be beyond the range of numbers where the length is not. So kernels and NumPy's text
-compute the length by entries that are scaled where that is so, and all else from the length.
-"""
+The square may exceed the range of numbers where the length does not. So kernels and NumPy's text
+compute the length from scaled entries where needed, and all else from the length."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ LENGTH = length(slot(0))
 def with_root_lengths(
     roots: Sequence[Node], accepts: Callable[[Node], bool] = lambda square: True
 ) -> list[Node]:
-    """The nodes with functions of lengths' squares, those that are accepted, as functions of the
-    lengths."""
+    """Write functions of lengths' squares, if `accepts` them, as functions of the lengths."""
     return transformed(roots, partial(_of_lengths, accepts=accepts))
 
 
 def is_short_sum(node: Node) -> bool:
-    """Whether each of many entries is a sum of a few, as the squared distances of points in space:
-    vector code that takes longer by half where their roots are scaled."""
+    """Return whether each of many entries is a sum of a few, as the squared distances of points in
+    space: scaling in their roots makes such vector code half as slow again."""
     if isinstance(node, Sum):
         return any(map(is_short_sum, node.terms))
     sizes = [node.sizes[label] for label in node.contracted] if isinstance(node, Einsum) else []
@@ -70,7 +69,7 @@ def _of_lengths(node: Node, accepts: Callable[[Node], bool]) -> Node:
 
 
 def _length(square: Node) -> Node:
-    """The root of a sum of squares; of one that is repeated along axes the root repeated."""
+    """Return the root of a sum of squares; if it is constant along axes, of the varying part."""
     if isinstance(square, Einsum):
         axes = [axis for axis in range(square.ndim) if axis in labels_of(square.factors)]
         if len(square.factors) == 1 and not square.contracted:
@@ -90,7 +89,7 @@ def _repeated(part: Node, labels: Sequence[int], square: Einsum) -> Node:
 
 
 def _has_products(node: Node) -> bool:
-    """Whether a node is a sum with a product, that is large before the root of it is."""
+    """Return whether a node is a sum with a product, which overflows before its root does."""
     match node:
         case Einsum() if len(node.factors) == 1:
             return _has_products(node.factors[0][0])

@@ -1,8 +1,7 @@
-"""Derivatives of `where`: selected by its condition, not multiplied by its indicator.
+"""Derivatives of `where`, selected by its condition instead of multiplied by its indicator.
 
-The chain rule multiplies by [c] what the branch of `where(c, a, b)` that is not taken has for
-slopes, and 0 ∞ is nan: the slope 1/x of where(x > 0, log(x), 0) at x = 0.
-"""
+The chain rule multiplies the slopes of the branch of `where(c, a, b)` that is not taken by [c] = 0,
+and 0 ∞ is nan: the slope 1/x of where(x > 0, log(x), 0) at x = 0."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ from derivatrix.compiler.ir.scalar_functions import step
 
 
 def with_selections(roots: Sequence[Node], values: Iterable[Node]) -> list[Node]:
-    """The nodes of derivatives with products zero where an indicator in them is zero, whatever the
-    other factors are there: but for products in the function's own `values`."""
+    """Make products in derivatives zero where an indicator in them is zero, even if other factors
+    are infinite there; products in the function's own `values` stay."""
     declared = {*topological(values)}
     return transformed(roots, lambda node: node if node in declared else _selected(node))
 
 
 def _selected(node: Node) -> Node:
-    """A product with its factors selected by the indicators that it has."""
+    """Select factors of a product by the indicators in it."""
     if not isinstance(node, Einsum):
         return node
     product = Product.of(node)
@@ -52,14 +51,14 @@ def _selected(node: Node) -> Node:
         for factor, labels in product.factors
         for support in relabelled(_supports(factor), labels)
     }
-    for support in sorted(supports, key=lambda own: (len(own[1]), own[1], own[0].key)):
+    for support in sorted(supports, key=lambda factor: (len(factor[1]), factor[1], factor[0].key)):
         product = _selected_by(product, support)
     return node if product.factors == node.factors else product.node
 
 
 def _selected_by(product: Product, support: Factor) -> Product:
-    """The product with the factors that may be infinite where the indicator `support` is zero as
-    zeros there: those along its axes as one array, those with further axes one by one."""
+    """Select the factors that may be infinite where the indicator `support` is zero: those along
+    its axes as one array, those with further axes one by one."""
     axes = {*support[1]}
     along, beyond = list[Factor](), list[Factor]()
     for node, labels in product.factors:
@@ -67,47 +66,48 @@ def _selected_by(product: Product, support: Factor) -> Product:
             continue
         if axes.issuperset(labels) and _may_be_infinite(node, True):
             along.append((node, labels))
-        elif axes < {*labels} and _may_be_infinite(node, False):  # products of matrices stay such
+        elif axes < {*labels} and _may_be_infinite(node, False):  # keeps matrix products
             beyond.append((node, labels))
     if not along and not beyond:
         return product
-    rest = tuple(own for own in product.factors if own not in (*along, *beyond, support))
-    chosen = [_chosen(support, along, support[1])] if along else []
-    chosen += [_chosen(support, [factor], factor[1]) for factor in beyond]
-    return replace(product, factors=(*rest, *chosen))
+    factors = [factor for factor in product.factors if factor not in (*along, *beyond, support)]
+    if along:
+        factors.append(_selection(support, along, support[1]))
+    factors += [_selection(support, [factor], factor[1]) for factor in beyond]
+    return replace(product, factors=tuple(factors))
 
 
-def _chosen(support: Factor, factors: Sequence[Factor], labels: Labels) -> Factor:
-    """The product of the factors where the indicator `support` is 1, and zero elsewhere, as an
-    array along `labels`."""
+def _selection(support: Factor, factors: Sequence[Factor], labels: Labels) -> Factor:
+    """Return the product of the factors where the indicator `support` is 1, and zero elsewhere, as
+    an array along `labels`."""
     indicator, inside = support
     assert isinstance(indicator, Map)
     conditions = [(argument, inside) for argument in indicator.arguments]
     axes = tuple(dict.fromkeys(labels))
     sizes = dict(zip(inside, indicator.shape, strict=True))
-    for node, own in factors:
-        sizes.update(zip(own, node.shape, strict=True))
+    for factor in factors:
+        sizes.update(zip(factor[1], factor[0].shape, strict=True))
+    sizes = {axis: sizes[axis] for axis in axes}
     arrays = [
-        Array(
-            node if own == axes else einsum([(node, own)], axes, sizes={a: sizes[a] for a in axes})
-        )
-        for node, own in (*conditions, *factors)
+        Array(factor[0] if factor[1] == axes else einsum([factor], axes, sizes=sizes))
+        for factor in (*conditions, *factors)
     ]
     value = sympy.Mul(*(slot(len(conditions) + place) for place in range(len(factors))))
-    pieces = [(value if one else 0, condition) for one, condition in indicator.expression.args]
+    pieces = [(value if holds else 0, condition) for holds, condition in indicator.expression.args]
     return elementwise(Piecewise(*pieces), *arrays).node, axes
 
 
 @lru_cache(maxsize=65536)
 def _supports(node: Node) -> frozenset[Factor]:
-    """Indicators, with axes of the node as labels, where each of them is zero the node's entries
-    are zero, too."""
+    """Return indicators, labelled by axes of the node, whose zeros are zeros of the node."""
     match node:
         case Map():
-            found = (_indicator(part) for part in sympy.Mul.make_args(node.expression))
+            indicators = map(_indicator, sympy.Mul.make_args(node.expression))
             axes = tuple(range(node.ndim))
             return frozenset(
-                (Map(*used_slots(own, node.arguments)), axes) for own in found if own is not None
+                (Map(*used_slots(indicator, node.arguments)), axes)
+                for indicator in indicators
+                if indicator is not None
             )
         case Sum() if node.terms:
             return frozenset.intersection(*map(_supports, node.terms))
@@ -122,7 +122,8 @@ def _supports(node: Node) -> frozenset[Factor]:
 
 
 def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
-    """1 where a function with branches that are 0 is on another branch, else 0."""
+    """Return 1 where a function with branches that are 0 is on another branch, else 0; None for
+    other functions."""
     if isinstance(expression, step):
         expression = expression.definition()
     if not isinstance(expression, Piecewise):
@@ -134,8 +135,8 @@ def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
 
 @lru_cache(maxsize=65536)
 def _may_be_infinite(node: Node, inputs: bool) -> bool:
-    """Whether entries may be infinite or nan where the function's derivative is finite. `inputs`:
-    whether those of inputs may. Tangents and cotangents are taken to be finite."""
+    """Return whether entries may be infinite or nan where the function's derivative is finite.
+    `inputs`: whether inputs may. Tangents and cotangents are finite."""
     match node:
         case Leaf():
             return inputs and node.role == "input"

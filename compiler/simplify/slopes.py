@@ -1,4 +1,4 @@
-"""Derivatives of functions of lengths' squares, in lowest terms: without quotients that cancel."""
+"""Derivatives of functions of lengths' squares in lowest terms, without quotients that cancel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from derivatrix.compiler.simplify.squares import roots
 
 
 def slope(node: Map, place: int) -> sympy.Expr:
-    """The derivative of a function of arrays by its argument at a place."""
+    """Differentiate a function of arrays by its argument at a place."""
     variable = slot(place)
     if node.expression.has(sympy.Abs(variable)) and not node.expression.has(sympy.Piecewise):
         result = _slope_by_parity(node.expression, variable)
@@ -25,28 +25,27 @@ def slope(node: Map, place: int) -> sympy.Expr:
 
 
 def _slope_by_parity(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
-    """The derivative of an even or odd function of x and |x|, in lowest terms of |x|; None for
-    others. That of f(|x|) is (f'(|x|)/|x|) x where this has a value at 0, else f'(|x|) sign(x)."""
+    """Differentiate an even or odd function of x and |x| in lowest terms of |x|; None for others.
+    The derivative of f(|x|) is (f'(|x|)/|x|) x where this has a value at 0, else f'(|x|)
+    sign(x)."""
     length, sign = sympy.Symbol("length", positive=True), sympy.Symbol("sign", real=True)
     names = {sympy.Abs(variable): length, sympy.sign(variable): sign, variable: sign * length}
     inside = expression.xreplace(names)
-    right, left = inside.xreplace({sign: sympy.S.One}), inside.xreplace({sign: -sympy.S.One})
-    result = reduced(scalar_functions.derivative(right, length), [length])
-    if sympy.expand(right + left) == 0:
+    at_positive, at_negative = (inside.xreplace({sign: s}) for s in (sympy.S.One, -sympy.S.One))
+    result = reduced(scalar_functions.derivative(at_positive, length), [length])
+    if sympy.expand(at_positive + at_negative) == 0:
         return result.xreplace({length: sympy.Abs(variable)})
-    if sympy.expand(right - left) != 0:
+    if sympy.expand(at_positive - at_negative) != 0:
         return None
     ratio = reduced(result / length, [length])
-    outside = (
-        variable if is_finite(ratio.xreplace({length: sympy.S.Zero})) else sympy.sign(variable)
-    )
-    inner = ratio if outside is variable else result
-    return outside * inner.xreplace({length: sympy.Abs(variable)})
+    if is_finite(ratio.xreplace({length: sympy.S.Zero})):
+        return variable * ratio.xreplace({length: sympy.Abs(variable)})
+    return sympy.sign(variable) * result.xreplace({length: sympy.Abs(variable)})
 
 
 def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Expr:
-    """An expression as a quotient in lowest terms of the roots of `squares`, of other symbols and
-    of functions of them."""
+    """Write an expression as a quotient in lowest terms of the roots of `squares`, of other symbols
+    and of functions of them."""
     expression = sympy.piecewise_fold(expression)
     if isinstance(expression, sympy.Piecewise):
         pieces = [(reduced(part, squares), condition) for part, condition in expression.args]
@@ -54,39 +53,41 @@ def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Ex
     orders = {square: root_order(expression, square) for square in squares}
     names = {square: sympy.Symbol(f"root{square.name}", positive=True) for square in orders}
     powers = {square: root ** orders[square] for square, root in names.items()}
-    rational, others = _rational(expression.xreplace(powers))
-    lowest = sympy.factor(sympy.cancel(rational)).xreplace(others)
+    rational, functions = _rational(expression.xreplace(powers))
+    lowest = sympy.factor(sympy.cancel(rational)).xreplace(functions)
     back = {root: square ** sympy.Rational(1, orders[square]) for square, root in names.items()}
     return lowest.xreplace(back)
 
 
 def root_order(expression: sympy.Expr, square: sympy.Symbol) -> int:
-    """The least q for which powers of square^(1/q) are all powers of it in the expression."""
+    """Return the least q for which all powers of `square` in the expression are powers of its q-th
+    root."""
     powers = [p.exp for p in expression.atoms(sympy.Pow) if p.base == square and p.exp.is_Rational]
     return math.lcm(*(exponent.q for exponent in powers))
 
 
 def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, sympy.Expr]]:
-    """A rational function, and what its symbols for everything else stand for. Decimal numbers
-    are such: what cancels, cancels exactly."""
+    """Write an expression as a rational function of symbols and of placeholders for all else.
+    Returns it and the values of the placeholders. Decimal numbers get placeholders, too: they
+    cancel only exactly."""
     parts: dict[sympy.Expr, sympy.Expr] = {}
 
-    def named(part: sympy.Expr) -> sympy.Expr:
+    def rational_part(part: sympy.Expr) -> sympy.Expr:
         if part.is_Symbol or part.is_Rational:
             return part
         if isinstance(part, sympy.Add | sympy.Mul):
-            return part.func(*map(named, part.args))
+            return part.func(*map(rational_part, part.args))
         if isinstance(part, sympy.Pow) and part.exp.is_Integer:
-            return named(part.base) ** part.exp
+            return rational_part(part.base) ** part.exp
         if part.is_Float and part.is_negative:
-            return -named(-part)
+            return -rational_part(-part)
         return parts.setdefault(part, sympy.Dummy(real=True))
 
-    rational = named(expression)
+    result = rational_part(expression)
     ordered = sorted(parts, key=sympy.default_sort_key)  # which decides on signs of factors
     names = {part: sympy.Symbol(f"f_{i}", real=True) for i, part in enumerate(ordered)}
-    rational = rational.xreplace({dummy: names[part] for part, dummy in parts.items()})
-    return rational, {name: part for part, name in names.items()}
+    result = result.xreplace({dummy: names[part] for part, dummy in parts.items()})
+    return result, {name: part for part, name in names.items()}
 
 
 def is_finite(expression: sympy.Expr) -> bool:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.ir.masks import masked
+from derivatrix.compiler.ir.graph import masked
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
@@ -25,7 +25,7 @@ MOST_FACTORS = 64
 
 def products(node: ir.Node) -> list[Product]:
     """The products whose sum `node` is."""
-    return Product.whole(node).expanded(_opened)
+    return Product.of_factor(node).rewritten(_opened)
 
 
 def _opened(product: Product, others: int) -> list[Product] | None:
@@ -40,7 +40,7 @@ def _opened(product: Product, others: int) -> list[Product] | None:
         else:
             few = len(inner.factors) + len(product.factors) <= MOST_FACTORS
         if single or few:
-            return product.opened(position, inner)
+            return product.multiplied_out(position, inner)
     return None
 
 

@@ -203,7 +203,9 @@ def wrong_facts(part: str, *found: str) -> Plant:
 
 
 def wrong_structure(structure: str, *found: str) -> Plant:
-    return lambda monkeypatch: monkeypatch.setitem(facts.IMPLIED, structure, frozenset(found))
+    return lambda monkeypatch: monkeypatch.setitem(
+        facts.DECLARED_FACTS, structure, frozenset(found)
+    )
 
 
 def wrong_record(name: str, **fields: Any) -> Plant:

@@ -13,8 +13,8 @@ from derivatrix import function
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Node, topological
-from derivatrix.compiler.ir.signs import nonnegative, positive
-from derivatrix.compiler.ir.structure import IMPLIED, facts, parity
+from derivatrix.compiler.ir.signs import is_nonnegative, is_positive
+from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts, parity
 from derivatrix.compiler.simplify import simplify
 from tests.strategies import expressions, leaf_values, nodes
 
@@ -179,8 +179,8 @@ def check(node: Node, values: Any, sizes: Any) -> None:
     if np.isfinite(array).all():
         for fact in facts(node):
             assert HOLDS[fact](array), (fact, array)
-        assert not nonnegative(node) or (array >= 0).all()
-        assert not positive(node) or (array > 0).all()
+        assert not is_nonnegative(node) or (array >= 0).all()
+        assert not is_positive(node) or (array > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_parity() -> None:
         assert parity(simplify([node.node])[0], 0, 1) == sign
 
 
-@pytest.mark.parametrize("structure", IMPLIED)
+@pytest.mark.parametrize("structure", DECLARED_FACTS)
 def test_assumed(structure: str) -> None:
     assumed = dx.assume(dx.cos(X), structure)
-    assert facts(assumed.node) == IMPLIED[structure]
+    assert facts(assumed.node) == DECLARED_FACTS[structure]
     texts = ("cos(X)⁻¹ X", "M⁻¹ X  where M = cos(X)", "Hᵀ X  where H = cos(X)")
     assert function("f", [X], dx.inv(assumed) @ X).formula("value") in texts
 
@@ -259,5 +259,5 @@ def test_signs() -> None:
         dx.constant([1.0, 0.0]): (False, True),
     }
     for array, signs in known.items():
-        assert (positive(array.node), nonnegative(array.node)) == signs
-    assert not nonnegative(Array(simplify([(x * sympy.S.NegativeOne).node])[0]).node)
+        assert (is_positive(array.node), is_nonnegative(array.node)) == signs
+    assert not is_nonnegative(Array(simplify([(x * sympy.S.NegativeOne).node])[0]).node)

@@ -14,7 +14,7 @@ from derivatrix.compiler.ir.product import Product, components
 from tests.strategies import LEAVES, SIZE, leaf_values, nodes, products
 
 VALUES = leaf_values(0)
-MOST_TERMS = 30
+MAX_TERMS = 30
 
 
 def value(node: Node) -> np.ndarray:
@@ -55,16 +55,16 @@ def test_without_deltas(node: Einsum) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(nodes())
-def test_expanded(node: Node) -> None:
+def test_rewritten(node: Node) -> None:
     """Products and sums in a product taken apart, as long as there are not too many terms."""
 
-    def opened(product: Product, others: int) -> list[Product] | None:
+    def rewrite(product: Product, others: int) -> list[Product] | None:
         for position, (factor, _) in enumerate(product.factors):
-            if isinstance(factor, Einsum | Sum) and others < MOST_TERMS:
-                return product.opened(position, factor)
+            if isinstance(factor, Einsum | Sum) and others < MAX_TERMS:
+                return product.multiplied_out(position, factor)
         return None
 
-    found = Product.whole(node).expanded(opened)
+    found = Product.of_factor(node).rewritten(rewrite)
     close(sum((value(product.node) for product in found), np.zeros_like(value(node))), value(node))
 
 

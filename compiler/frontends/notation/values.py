@@ -16,7 +16,7 @@ from derivatrix.compiler.frontends.notation.tokens import Source, Span
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
-from derivatrix.compiler.ir.literals import LARGEST
+from derivatrix.compiler.ir.literals import MAX_FLOAT
 from derivatrix.compiler.ir.nodes import Leaf, full
 from derivatrix.runtime.errors import DerivatrixError, NotationError
 
@@ -100,7 +100,7 @@ class Steps:
         """The value of a number, or of an expression of numbers and sizes."""
         if not (value.is_finite and value.is_real):
             raise self.error(f"this is {value}, which is no real number", span)
-        if value.is_number and abs(value) > LARGEST:
+        if value.is_number and abs(value) > MAX_FLOAT:
             raise self.error("this is no finite number of float64", span)
         if value.free_symbols and not dimensions.has_few_terms(value):
             raise self.error("this has too many terms, or too high powers, of sizes", span)
