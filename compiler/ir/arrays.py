@@ -35,9 +35,8 @@ from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedE
 def _operator(
     function: Callable[[Array, Array], Array],
 ) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """Return the two methods of a binary operator, as `__add__` and `__radd__`, which apply
-    `function` to both operands. They return NotImplemented for operands that are not of
-    OPERANDS."""
+    """Return the methods `__op__` and `__rop__` of a binary operator `function`; both return
+    NotImplemented for operands that are not of OPERANDS."""
 
     def method(self: Array, operand: object) -> Array:
         if not isinstance(operand, OPERANDS):
@@ -209,11 +208,9 @@ class Array(Methods):
 
 def asarray(value: object) -> Array:
     """Convert `value` to a symbolic array: an `Array`, a number, a NumPy array, nested lists of
-    numbers and arrays, a dimension, or a SymPy scalar or matrix expression.
-
-    Raises UnsupportedError for anything else, DeclarationError for numbers that are not finite,
-    ShapeError for ragged lists.
-    """
+    numbers and arrays, a dimension, or a SymPy scalar or matrix expression. Raises UnsupportedError
+    for anything else, DeclarationError for numbers that are not finite, ShapeError for ragged
+    lists."""
     if isinstance(value, Array):
         return value
     if isinstance(value, literals.NUMBERS):
@@ -335,11 +332,8 @@ def remainder(x: Array, y: Array) -> Array:
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """base ** exponent, entry by entry.
-
-    Raises DeclarationError for a constant base with entries that are not positive and an exponent
-    that is not constant: the power would be nan.
-    """
+    """base ** exponent, entry by entry. Raises DeclarationError for a constant base with entries
+    that are not positive and an exponent that is not constant: the power would be nan."""
     shape = broadcast("{} ** {}", base.node, exponent.node)
     number = ir.literal(exponent.node)
     if number is None:
@@ -420,11 +414,9 @@ def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
 
 
 def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Array:
-    """Apply `expression` of slot(0), slot(1), ... to the broadcast arguments.
-
-    Numbers become part of the expression, and equal arguments share a slot. `form` is the call in
-    error messages, with a {} for each argument.
-    """
+    """Apply `expression` of slot(0), slot(1), ... to the broadcast arguments. Numbers become part
+    of the expression, and equal arguments share a slot. `form` is the call in error messages, with
+    a {} for each argument."""
     operands = [argument.node for argument in arguments]
     shape = broadcast(form or ", ".join(["{}"] * len(operands)), *operands)
     arithmetic = _arithmetic_of_sizes(expression, operands)
@@ -513,8 +505,7 @@ def _is_indicator(node: ir.Node) -> bool:
 
 
 def _logical(operator: Any, form: str, *arrays: Array) -> Array:
-    """Combine the indicators `arrays` by `operator`: the indicator of And, Or or Not of their
-    conditions."""
+    """Combine indicators by And, Or or Not of their conditions."""
     operands: list[Array] = []
     conditions = []
     for array in arrays:
@@ -578,8 +569,7 @@ def stack(arrays: Sequence[Array]) -> Array:
 
 
 def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0) -> Array:
-    """Apply an operation to the trailing axes of the arguments, whose leading axes broadcast.
-    Raises ShapeError."""
+    """Apply an operation to trailing axes; the leading ones broadcast. Raises ShapeError."""
     operands = [argument.node for argument in arguments]
     form = f"{operation.name}({', '.join(['{}'] * len(operands))})"
     stacks = []

@@ -20,16 +20,14 @@ _fresh = itertools.count()
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """Return the common shape of shapes that broadcast as NumPy's do: axes aligned at the right, a
-    literal 1 stretches."""
+    """Broadcast shapes as NumPy does: align axes at the right, stretch a literal 1."""
     return tuple(
         next((size for size in sizes if size != 1), sympy.S.One) for sizes in _aligned_sizes(shapes)
     )
 
 
 def broadcast_clash(shapes: Sequence[Shape]) -> str:
-    """Return the two sizes that keep the shapes from broadcasting, as "n against m"; "" if none
-    do."""
+    """Return two sizes that do not broadcast, as "n against m"; "" if all do."""
     for sizes in reversed(_aligned_sizes(shapes)):
         different = list(dict.fromkeys(size for size in sizes if size != 1))
         if len(different) > 1:
@@ -66,8 +64,7 @@ def normalise_axis(axis: int, rank: int) -> int:
 
 
 def normalise_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """Convert one axis, several, or None for all to a tuple. Raises ShapeError where one is
-    repeated."""
+    """Convert one axis, several, or None for all to a tuple. Raises ShapeError."""
     if axis is None:
         return tuple(range(rank))
     if isinstance(axis, Sequence):

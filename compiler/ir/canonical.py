@@ -25,11 +25,9 @@ def canonical_labels(
     ndim: int,
     sizes: Mapping[int, Dimension] | Sequence[Dimension],
 ) -> list[Factor]:
-    """Sort the factors, and renumber their summed labels ndim, ndim + 1, ... canonically.
-
-    Labels below ndim are the output's and stay. `symmetric` holds the symmetric nodes, whose last
-    two labels are put in ascending order.
-    """
+    """Sort the factors, and renumber their summed labels ndim, ndim + 1, ... canonically. Labels
+    below ndim are the output's and stay. `symmetric` holds the symmetric nodes, whose last two
+    labels are put in ascending order."""
     search = _Search(factors, symmetric, ndim)
     labels = sorted(labels_of(factors))
     kinds = {n: (0, n, "") if n < ndim else (1, 0, str(sizes[n])) for n in labels}
@@ -66,8 +64,7 @@ def _key(factors: Sequence[Factor]) -> list[tuple[str, tuple[int, ...]]]:
 
 
 class _Search:
-    """The search for the canonical labels of one product: those of the least key among all
-    tried."""
+    """The search for the labels of one product that have the least key."""
 
     def __init__(self, factors: Sequence[Factor], symmetric: Container[Node], ndim: int) -> None:
         self.factors = factors
@@ -90,8 +87,7 @@ class _Search:
             yield from self.labellings(self.refine(individualised))
 
     def refine(self, colours: dict[int, int]) -> dict[int, int]:
-        """Split colours by the factors that labels are in and the colours around them, until that
-        makes no more colours."""
+        """Split colours by factors and neighbouring colours until no more arise."""
         count = len(set(colours.values()))
         while True:
             contexts: dict[int, list] = {label: [] for label in colours}

@@ -55,17 +55,14 @@ def content(value: object) -> str:
 
 
 def content_digest(value: object) -> str:
-    """Return a digest of any value, as of a record with functions in it.
-
-    Raises DeclarationError for values that cannot be read, as an open file.
-    """
+    """Return a digest of any value, as of a record with functions in it. Raises DeclarationError
+    for values that cannot be read, as an open file."""
     return hashlib.blake2b(_Reader().text(value).encode(), digest_size=12).hexdigest()
 
 
 @lru_cache(maxsize=65536, typed=True)
 def _symbolic(value: sympy.Basic) -> str:
-    """Return `sympy.srepr` of an expression, but with modules of classes, and with numbers exact
-    and short."""
+    """Return `sympy.srepr`, with modules of classes, and numbers exact and short."""
     match value:
         case sympy.Integer():
             return str(value)
@@ -202,8 +199,7 @@ def _source(function: FunctionType) -> str:
 
 @lru_cache(maxsize=256)
 def _sources(text: str, file: str) -> dict[CodeType, str]:
-    """Map each function of a file to its text, with its number among those that begin on its
-    line."""
+    """Map the functions of a file to their texts, numbered if they begin on one line."""
     try:
         tree, compiled = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):

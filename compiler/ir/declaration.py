@@ -30,8 +30,7 @@ class Declaration:
         return f"<function {self.name}({arguments}) -> {shape_text(self.expression.shape)}>"
 
     def batched(self, leaf: Leaf) -> Leaf:
-        """Return the leaf that generated functions take for this input, with its batch axis if
-        any."""
+        """Return the leaf with its batch axis, if it has one."""
         if leaf.name not in self.batch:
             return leaf
         return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)

@@ -50,7 +50,7 @@ BATCH = symbol("batch")
 
 def dims(names: str) -> Any:
     """Return symbolic dimensions named in a string such as "n m" or "n, m": a tuple of SymPy
-    symbols, or for one name the symbol itself. Raises DeclarationError for a text without names."""
+    symbols, or for one name the symbol. Raises DeclarationError for a text without names."""
     parts = names.replace(",", " ").split() if isinstance(names, str) else []
     if not parts:
         raise DeclarationError(
@@ -61,8 +61,7 @@ def dims(names: str) -> Any:
 
 
 def dimension(value: object, context: str = "dimension") -> Dimension:
-    """Convert `value` (an int, a symbol, or arithmetic of them) to a canonical dimension. Raises
-    DeclarationError."""
+    """Convert an int, a symbol, or arithmetic of them to a dimension. Raises DeclarationError."""
     if isinstance(value, str):
         value = symbol(require_variable(value, f"a size ({context})"))
 
@@ -98,8 +97,7 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
 
 
 def has_few_terms(expression: sympy.Expr) -> bool:
-    """Return whether a polynomial, multiplied out, has at most MAX_TERMS terms and no power above
-    MAX_POWER."""
+    """Return whether a polynomial is within MAX_TERMS and MAX_POWER, multiplied out."""
     try:
         return _terms(expression) <= MAX_TERMS
     except RecursionError:
@@ -134,8 +132,7 @@ def shape_text(shape: Shape) -> str:
 
 
 def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
-    """Evaluate a coefficient or dimension at the given sizes; inf or nan where it divides by 0, as
-    in NumPy."""
+    """Evaluate a coefficient or dimension; inf or nan where it divides by 0."""
     values = {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
     value = expression.xreplace(values)
     if value.is_finite is False:

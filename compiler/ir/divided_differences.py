@@ -107,11 +107,8 @@ Step = tuple[sympy.Symbol, sympy.Expr]
 @cache
 def program(function: sympy.Expr, count: int) -> tuple[list[sympy.Symbol], list[Step], sympy.Expr]:
     """Return a straight-line program for the difference at `count` points: the points' names, the
-    steps (name, expression), and the result.
-
-    The points are sorted first; then come the differences at neighbours, by order and from the
-    left.
-    """
+    steps (name, expression), and the result. The points are sorted first; then come the differences
+    at neighbours, by order."""
     names = [sympy.Symbol(f"p{i}", real=True) for i in range(count)]
     steps: list[Step] = []
 
@@ -166,11 +163,9 @@ def _at_neighbours(
 
 @cache
 def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
-    """Return f[variable, other] of an expression f of `variable`.
-
-    Raises UnsupportedError for functions with steps or kinks, the absolute value excepted, and for
-    functions of several arguments that vary.
-    """
+    """Return f[variable, other] of an expression f of `variable`. Raises UnsupportedError for
+    functions with steps or kinks, the absolute value excepted, and of several arguments that
+    vary."""
     at_other = expression.xreplace({variable: other})
     if expression == variable:
         return sympy.S.One

@@ -39,11 +39,9 @@ class Series(NamedTuple):
 
 
 def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Series:
-    """Expand an expression at variable = 0+; each part of it has `terms` terms.
-
-    Raises NoExpansion where a part has no series (essential singularities, kinks, roots of odd
-    order), and where all computed terms cancel.
-    """
+    """Expand an expression at variable = 0+, each part of it with `terms` terms. Raises NoExpansion
+    where a part has no series (essential singularities, kinks, roots of odd order), and where all
+    computed terms cancel."""
     return _Expander(variable, terms).series(expression)
 
 
@@ -90,8 +88,7 @@ class _Expander:
         raise NoExpansion
 
     def _constant(self, value: sympy.Expr) -> Series:
-        """Return the series of a constant, exact to all terms; only the number 0 has a first
-        coefficient 0."""
+        """Return the series of a constant; only that of 0 has a first coefficient 0."""
         return Series(0, (value, *[sympy.S.Zero] * (self.terms - 1)))
 
     def _sum(self, parts: Sequence[Series]) -> Series:

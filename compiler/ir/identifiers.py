@@ -15,8 +15,7 @@ MAX_NAME_BYTES = 60
 
 
 def require_identifier(name: object, role: str) -> str:
-    """Return the name. Raises DeclarationError unless it is a short identifier in Python's normal
-    form."""
+    """Return the name. Raises DeclarationError unless it is a short identifier."""
     if not isinstance(name, str) or not name.isidentifier() or not re.fullmatch(r"\w+", name):
         raise DeclarationError(f"the name of {role} must be a Python identifier, not {shown(name)}")
     if len(name.encode()) > MAX_NAME_BYTES:

@@ -70,8 +70,8 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
 
 
 def _require_one_list(parts: list[object]) -> None:
-    """Raise UnsupportedError unless at most one list stands among slices only: combined otherwise,
-    NumPy moves axes."""
+    """Raise UnsupportedError for an index by a list and anything but slices, for which NumPy moves
+    axes."""
     lists = [part for part in parts if isinstance(part, (list, np.ndarray))]
     scalars = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
     if lists and (len(lists) > 1 or scalars):
@@ -122,10 +122,7 @@ def _position(part: object, size: Dimension) -> Dimension:
 
 def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int]:
     """Return start, count and step of a slice of an axis, as NumPy's; bounds of a symbolic axis are
-    taken to lie within it.
-
-    Raises ShapeError or UnsupportedError.
-    """
+    taken to lie within it. Raises ShapeError or UnsupportedError."""
     step = _step(part)
     bounds = [None if bound is None else _integer(bound) for bound in (part.start, part.stop)]
     if size.is_Integer and all(bound is None or bound.is_Integer for bound in bounds):

@@ -37,8 +37,7 @@ def real_number(value: Any) -> sympy.Expr:
 
 
 def items(value: Any, expected: str) -> list[Any]:
-    """List the items of an iterable. Raises UnsupportedError for other values, saying that
-    `expected` was expected."""
+    """List the items of an iterable; `expected` says in the UnsupportedError what is one."""
     try:
         return list(value)
     except TypeError as error:
@@ -46,8 +45,7 @@ def items(value: Any, expected: str) -> list[Any]:
 
 
 def require_plain(value: object) -> None:
-    """Raise UnsupportedError for arrays of classes that mean more than their numbers, also in
-    lists."""
+    """Raise UnsupportedError for arrays whose class means more than their numbers."""
     if isinstance(value, np.matrix) or _advice_if_not_plain(value):
         raise UnsupportedError(
             f"a constant array of type {type(value).__name__} says more than its numbers (a mask, "
@@ -56,11 +54,9 @@ def require_plain(value: object) -> None:
 
 
 def real_array(value: object) -> np.ndarray:
-    """Convert a NumPy array or nested lists to an array of finite real numbers.
-
-    Raises UnsupportedError for other entries, ShapeError for ragged lists, DeclarationError for
-    nan, infinities and arrays without entries.
-    """
+    """Convert a NumPy array or nested lists to an array of finite real numbers. Raises
+    UnsupportedError for other entries, ShapeError for ragged lists, DeclarationError for nan,
+    infinities and arrays without entries."""
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -352,8 +352,7 @@ def slot(position: int) -> sympy.Symbol:
 
 
 def power_of(node: Node) -> tuple[Node, sympy.Expr]:
-    """Return base and exponent of a node that is a power, entry by entry; of other nodes the node
-    and 1."""
+    """Return base and exponent of a power, entry by entry; else the node and 1."""
     if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
         base, exponent = node.expression.args
         if base == slot(0) and exponent.is_number:
@@ -364,8 +363,7 @@ def power_of(node: Node) -> tuple[Node, sympy.Expr]:
 def used_slots(
     expression: sympy.Expr, arguments: Sequence[Node]
 ) -> tuple[sympy.Expr, tuple[Node, ...]]:
-    """Renumber the slots in an expression without gaps, and return it with the arguments that it
-    uses."""
+    """Renumber the slots in an expression without gaps; return it and their arguments."""
     positions = [i for i in range(len(arguments)) if slot(i) in expression.free_symbols]
     numbers = {slot(old): slot(new) for new, old in enumerate(positions)}
     return expression.xreplace(numbers), tuple(arguments[i] for i in positions)
@@ -377,8 +375,7 @@ def einsum(
     coefficient: sympy.Expr = sympy.S.One,
     sizes: Mapping[Any, Dimension] | None = None,
 ) -> Einsum:
-    """Build an `Einsum` from any hashable labels. `sizes` gives the sizes of labels that no factor
-    has."""
+    """Build an `Einsum` from any hashable labels; `sizes` has those that no factor has."""
     factors = [(node, tuple(labels)) for node, labels in factors]
     dimensions: dict[Hashable, Dimension] = dict(sizes or {})
     for node, labels in factors:

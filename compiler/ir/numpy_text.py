@@ -53,8 +53,7 @@ class Text(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A factor of a product, with the labels of its axes. `node`: the node, unless indexing has
-    changed it."""
+    """A factor with the labels of its axes. `node`: the node, if it is not indexed yet."""
 
     operand: Text
     labels: ir.Labels

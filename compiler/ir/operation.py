@@ -34,8 +34,7 @@ Kernel = str | Callable[..., bool | None]
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """Return the name by which kernels call a helper kernel. Raises UnsupportedError for a
-    lambda."""
+    """Return the name of a helper kernel in kernels. Raises UnsupportedError for lambdas."""
     name = kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
     if not name.isidentifier():
         raise UnsupportedError(f"{name} is no kernel: one is defined at the top level of its file")
@@ -209,11 +208,8 @@ def registered(name: str) -> Operation:
 
 
 def register(operation: Operation) -> Operation:
-    """Register an operation, which is then `derivatrix.<name>`.
-
-    Raises DeclarationError for other values than operations, and for names that are no identifiers
-    or taken.
-    """
+    """Register an operation, which is then `derivatrix.<name>`. Raises DeclarationError for other
+    values, and for names that are no identifiers or taken."""
     if not isinstance(operation, Operation):
         raise DeclarationError(f"register takes an Operation, not {type(operation).__name__}")
     for name in (operation.name, *operation.outputs):

@@ -18,10 +18,8 @@ from derivatrix.runtime.errors import DeclarationError
 
 
 def requirements(expression: Node) -> tuple[str, ...]:
-    """Return the conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0".
-
-    Raises DeclarationError where no sizes meet one of them.
-    """
+    """Return the conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0". Raises
+    DeclarationError where no sizes meet one of them."""
     bounds = list(dict.fromkeys(part for bound in _bounds(expression) for part in _simple(bound)))
     if any(bound.is_negative for bound in bounds):
         raise DeclarationError("an array has no entries where one is needed")
@@ -68,8 +66,7 @@ def _natural(size: sympy.Expr) -> sympy.Expr:
 
 
 def _simple(bound: sympy.Expr) -> Iterator[sympy.Expr]:
-    """Yield bounds without minima that are equivalent, as far as possible; none if it always
-    holds."""
+    """Yield equivalent bounds without minima, as far as possible; none if always met."""
     bound = sympy.expand(_natural(bound))
     if bound.is_nonnegative:
         return
@@ -95,8 +92,7 @@ def _least_sizes(bounds: Iterable[sympy.Expr]) -> dict[sympy.Symbol, int]:
 
 
 def _least_size(bound: sympy.Expr) -> tuple[sympy.Symbol, int] | None:
-    """Return the only size of a bound that grows with it, and the least value where the bound
-    holds."""
+    """Return the only size in a bound that grows with it, and the least value meeting it."""
     if len(bound.free_symbols) != 1 or not bound.is_polynomial():
         return None
     (size,) = bound.free_symbols

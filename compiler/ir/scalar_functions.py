@@ -287,9 +287,8 @@ INFINITE = (sympy.nan, sympy.oo, -sympy.oo)
 
 def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     """Differentiate by `variable`, with the usual values at kinks: 0 for the derivative of sign,
-    floor and steps, half for max and min at ties, nan where a branch is infinite.
-
-    Raises UnsupportedError where SymPy has no derivative."""
+    floor and steps, half for max and min at ties, nan where a branch is infinite. Raises
+    UnsupportedError where SymPy has no derivative."""
     expression = expression.replace(sympy.Mod, lambda t, by: t - by * sympy.floor(t / by))
     constants: dict[sympy.Basic, sympy.Expr] = {
         part: sympy.Dummy(real=True) for part in expression.atoms(*PIECEWISE_CONSTANT)

@@ -1,5 +1,4 @@
-"""Scalar expressions in value-numbered form: equal values have one number. SymPy expressions are
-lowered to it."""
+"""SymPy scalar expressions, lowered to a table in which equal values have one number."""
 
 from __future__ import annotations
 
@@ -212,8 +211,7 @@ class Scalars:
         return payload if operator == "number" else None
 
     def product(self, factors: list[int], coefficient: sympy.Expr = sympy.S.One) -> int:
-        """Enter coefficient * the factors; nested products are flattened, numbers and signs pulled
-        out."""
+        """Enter coefficient * the factors; flatten products, pull out numbers and signs."""
         above: list[int] = []
         below: list[int] = []
         pending = list(reversed(factors))
@@ -299,8 +297,7 @@ class Scalars:
     def _quotient(
         self, number: int, change: Callable[[int], int], depth: Callable[[int], int]
     ) -> int:
-        """Multiply and divide by the factors of a product or quotient in the order of
-        `_alternating`."""
+        """Multiply and divide by the factors in the order of `_alternating`."""
         operator, _, children = self.entries[number]
         above, *below = map(self.factors, children) if operator == "div" else [children]
         numbers = [factor for factor in above if self.constant(factor) is not None]

@@ -116,8 +116,7 @@ def gathered(expression: sympy.Expr) -> sympy.Expr:
 
 
 def _products(expression: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
-    """Yield the products that an expression is the sum of: their constants, and their other
-    factors."""
+    """Yield the terms of an expression, as products of constants and of other factors."""
     if isinstance(expression, selected):
         constant, function = expression.args
         yield from ((constant * c, f) for c, f in _products(function))
@@ -265,8 +264,7 @@ def singular_pair_weights(
 
 
 def over(weight: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """Divide a weight by a singular value; nan where that is zero up to rounding and does not
-    cancel."""
+    """Divide a weight by a singular value; nan where that is 0 and does not cancel."""
     return gathered(weight * _guarded(variable))
 
 

@@ -28,8 +28,7 @@ DECLARED_FACTS = {
 }
 """Facts of an input, by the structure that it is declared with."""
 ORTHONORMAL = "orthonormal columns"
-"""The fact of results of any shape with orthonormal columns; square ones are "orthogonal" as
-well."""
+"""The fact of orthonormal columns; square matrices are "orthogonal" as well."""
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
 ADDITIVE_FACTS = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
 """Facts that a sum has if all of its terms have them."""
@@ -76,8 +75,7 @@ def _facts_of_apply(node: ir.Apply) -> frozenset[str]:
 
 
 def _facts_of_sum(node: ir.Sum) -> frozenset[str]:
-    """Return the facts that all terms share; a sum of semidefinite matrices is definite if one of
-    them is."""
+    """Return the facts of all terms; the sum is definite if one of semidefinite terms is."""
     term_facts = [facts(term) for term in node.terms]
     result = frozenset.intersection(*term_facts) & ADDITIVE_FACTS
     if "psd" in result and any("spd" in term for term in term_facts):
@@ -123,8 +121,7 @@ def _facts_of_einsum(node: ir.Einsum) -> frozenset[str]:
 
 
 def _weighted_facts(node: ir.Einsum) -> frozenset[str]:
-    """Return the facts of the only factor with the last two axes; the other factors are its
-    weights."""
+    """Return the facts of the only factor with the last two axes, weighted by the others."""
     axes = (node.ndim - 2, node.ndim - 1)
     positions = [i for i, (_, labels) in enumerate(node.factors) if set(labels) & set(axes)]
     if len(positions) != 1:
@@ -176,8 +173,7 @@ def _reaches(above: dict[int, set[int]], start: int, end: int) -> bool:
 
 
 def _diagonal_facts(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
-    """Return the facts of diag(w): definite if w is positive, semidefinite if it is not
-    negative."""
+    """Return the facts of diag(w): definite for w > 0, semidefinite for w >= 0."""
     weights = [
         f for f in node.factors if not (isinstance(f[0], ir.Delta) and set(f[1]) == {row, column})
     ]
@@ -244,8 +240,7 @@ class _PairedLabels:
         return True
 
     def _pair(self, labels: ir.Labels, others: ir.Labels) -> bool:
-        """Add `others` as the partners of `labels`; return False where that contradicts earlier
-        pairs."""
+        """Pair `labels` with `others`; return False where earlier pairs contradict."""
         partner = dict(self.partner)
         for row, column in zip(labels, others, strict=True):
             if row != column and partner.setdefault(row, column) != column:
@@ -264,8 +259,7 @@ class _PairedLabels:
 def canonical_factors(
     factors: Sequence[ir.Factor], ndim: int, sizes: Mapping[int, Dimension] | Sequence[Dimension]
 ) -> list[ir.Factor]:
-    """Return the factors in canonical order with canonical labels; symmetric ones may be
-    transposed."""
+    """Return the factors in canonical order with canonical labels."""
     symmetric = {node for node, _ in factors if "symmetric" in facts(node)}
     return canonical_labels(factors, symmetric, ndim, sizes)
 
@@ -320,8 +314,7 @@ def _sign_of_sum(node: ir.Sum, a: int, b: int) -> int | None:
 
 
 def _sign_of_map(node: ir.Map, a: int, b: int) -> int | None:
-    """Return 1 if the function of the exchanged arguments is the function, -1 if it is its
-    negative."""
+    """Return 1 if f of the exchanged arguments is f, -1 if it is -f."""
     texts = [_canonical_text(argument, a, a) for argument in node.arguments]
     exchanged: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(node.arguments):
@@ -453,8 +446,8 @@ def _is_conditionally_semidefinite(node: ir.Node) -> bool:
 
 
 def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
-    """Return whether an expression of distances is a distance: sums, multiples, powers up to 1 and
-    log(1 + .) are."""
+    """Return whether sums, multiples, powers up to 1 and log(1 + .) of distances are all that an
+    expression consists of: a distance then."""
     match expression:
         case sympy.Symbol():
             return _is_distance(arguments[_position(expression)])
@@ -490,8 +483,7 @@ def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]
 
 
 def _is_exponent(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
-    """Return whether exp of an expression is semidefinite, because the expression is conditionally
-    so."""
+    """Return whether an expression is conditionally semidefinite: exp of it is semidefinite."""
     if isinstance(expression, sympy.Symbol):
         return _is_conditionally_semidefinite(arguments[_position(expression)])
     if isinstance(expression, sympy.Add):

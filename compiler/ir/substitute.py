@@ -19,9 +19,8 @@ def substitute(
     roots: Sequence[Node], replacements: Mapping[Any, Node], stack: Shape = ()
 ) -> list[Node]:
     """Replace each key of `replacements` by its value, whose shape is the key's, or the key's after
-    the leading axes `stack`.
-
-    A root that depends on no stacked value comes back without the leading axes."""
+    the leading axes `stack`. A root that depends on no stacked value comes back without these
+    axes."""
     new: dict[Node, Node] = dict(replacements)
     stacked = {node: value.ndim > node.ndim for node, value in replacements.items()}
     for node in topological(roots):

@@ -1,5 +1,4 @@
-"""The registry of operations, one file an operation or a family; importing this room reads them
-all."""
+"""The registry of operations, one file an operation or a family; all files are read."""
 
 import importlib
 import pkgutil

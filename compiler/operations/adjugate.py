@@ -1,5 +1,4 @@
-"""The adjugate of a square matrix, det(A) A⁻¹, which exists for singular matrices, too, and its
-derivatives."""
+"""The adjugate det(A) A⁻¹, which exists for singular matrices, too, and its derivatives."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    """det(U) det(V) V diag(p) Uᵀ for A = U diag(s) Vᵀ, where p[i] is the product of all s except
-    s[i]."""
+    """det(U) det(V) V diag(p) Uᵀ for A = U diag(s) Vᵀ with p[i] = Π_{j≠i} s[j]."""
     u, s, vh = np.linalg.svd(arguments[0])
     products = np.where(np.eye(s.shape[-1]) == 1, 1, s[..., None, :]).prod(-1)
     sign = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]

@@ -47,8 +47,7 @@ def is_orthogonal(node: Node) -> bool:
 
 
 def chain(node: Einsum) -> Sequence[Origin]:
-    """Return the matrices of a matrix product, which may have scalar factors; nothing for other
-    products."""
+    """Return the matrices of a matrix product with any scalar factors; [] for others."""
     links = [(factor, labels) for factor, labels in node.factors if labels]
     end, matrices = 0, []
     while links:

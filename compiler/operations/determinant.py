@@ -45,8 +45,7 @@ def _of_number(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> tup
 def _logarithm_of_number(
     numbers: Sequence[Array], facts: Sequence[frozenset[str]]
 ) -> tuple[Array, ...] | None:
-    """log(x) for a definite matrix; None for others: -inf where x = 0, but the derivative raises
-    there."""
+    """log(x) of a definite matrix; None for others: at x = 0 their derivative must raise."""
     if "spd" not in facts[0]:
         return None
     return (elementwise(sympy.log(slot(0)), pivot(numbers, facts)),)

@@ -14,18 +14,9 @@ import numpy as np
 import scipy
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise, subtract
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Delta,
-    Einsum,
-    Factor,
-    Node,
-    einsum,
-    is_zero,
-    slot,
-)
 from derivatrix.compiler.ir.operation import Arrays, Kernel, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
@@ -98,12 +89,11 @@ def _facts(function: MatrixFunction, arguments: Sequence[frozenset[str]]) -> fro
 
 
 def _differential(function: MatrixFunction, at: Point) -> tuple[Array, ...]:
-    """Add the next derivative in the direction dA, and this one with each direction replaced by its
-    tangent."""
+    """Dᵏ⁺¹f(A)[E_1, ... E_k, dA], and Dᵏf(A) with each E_i replaced by dE_i."""
     order = len(at.arguments) - 1
     terms = []
     for position, tangent in enumerate(at.tangents):
-        if is_zero(tangent.node):
+        if ir.is_zero(tangent.node):
             continue
         if position == 0:
             terms.append(apply(derivative(function, order + 1), *at.arguments, tangent))
@@ -124,7 +114,7 @@ def _transpose(function: MatrixFunction, position: int) -> Callable[[Point, Arra
     return rule
 
 
-def transposed(node: Apply) -> Node | None:
+def transposed(node: ir.Apply) -> ir.Node | None:
     """Dᵏf(Aᵀ)[E_1ᵀ, ... E_kᵀ] = Dᵏf(A)[E_1, ... E_k]ᵀ."""
     arguments = []
     for argument, labels in node.arguments:
@@ -132,16 +122,15 @@ def transposed(node: Apply) -> Node | None:
         if inner is None:
             return None
         arguments.append((inner, labels))
-    result = Apply(node.operation, tuple(arguments), node.stack)
+    result = ir.Apply(node.operation, tuple(arguments), node.stack)
     return Array(result).mT.node
 
 
-def _without_transposition(node: Node, depth: int) -> Node | None:
-    """Return the multiple of X where `node` is that multiple of Xᵀ, after `depth` stacked axes;
-    None for other nodes."""
-    if not isinstance(node, Einsum) or node.contracted:
+def _without_transposition(node: ir.Node, depth: int) -> ir.Node | None:
+    """Return c X where `node` is c Xᵀ, after `depth` stacked axes; None for others."""
+    if not isinstance(node, ir.Einsum) or node.contracted:
         return None
-    factors: list[Factor] = []
+    factors: list[ir.Factor] = []
     transpositions = 0
     for factor, labels in node.factors:
         if labels == (*range(depth), depth + 1, depth):
@@ -153,25 +142,25 @@ def _without_transposition(node: Node, depth: int) -> Node | None:
     if transpositions != 1:
         return None
     sizes = {label: size for label, size in enumerate(node.sizes) if label < depth}
-    return einsum(factors, range(node.ndim), node.coefficient, sizes)
+    return ir.einsum(factors, range(node.ndim), node.coefficient, sizes)
 
 
-def _ordered(node: Apply) -> Node | None:
+def _ordered(node: ir.Apply) -> ir.Node | None:
     """Sort the directions, in which the derivative is symmetric."""
     matrix, *directions = node.arguments
     ordered = sorted(directions, key=lambda argument: (argument[0].key, argument[1]))
     if ordered == directions:
         return None
-    return Apply(node.operation, (matrix, *ordered), node.stack)
+    return ir.Apply(node.operation, (matrix, *ordered), node.stack)
 
 
-def _along_itself(function: MatrixFunction, node: Apply) -> Node | None:
+def _along_itself(function: MatrixFunction, node: ir.Apply) -> ir.Node | None:
     """Df(A)[C] = f'(A) C if C commutes with A, as the identity does."""
     (matrix, labels), *directions = node.arguments
     if function.slope is None or len(directions) != 1:
         return None
     direction = directions[0][0]
-    if isinstance(direction, Delta) and labels == tuple(range(len(node.stack))):
+    if isinstance(direction, ir.Delta) and labels == tuple(range(len(node.stack))):
         return function.slope(Array(matrix)).node
     if node.stack or not commute(direction, matrix):
         return None
@@ -183,7 +172,7 @@ def _of_number(
 ) -> tuple[Array, ...]:
     """f(x), of a positive x if f is so restricted."""
     x = apply(POSITIVE_PIVOT, numbers[0]) if function.domain == "spd" else numbers[0]
-    return (elementwise(function.scalar(slot(0)), x),)
+    return (elementwise(function.scalar(ir.slot(0)), x),)
 
 
 @cache
@@ -227,8 +216,7 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
 
 
 def require_principal(name: str, matrix: np.ndarray) -> None:
-    """Raise LinAlgError where an eigenvalue lies on the closed negative real axis, within
-    rounding errors."""
+    """Raise LinAlgError for eigenvalues on the closed negative real axis, up to rounding."""
     values = np.linalg.eigvals(matrix)
     level = len(matrix) * np.finfo(float).eps * np.max(np.abs(matrix), initial=0)
     if np.any((values.real <= level) & (np.abs(values.imag) <= level)):
@@ -242,7 +230,7 @@ def _logarithm(matrix: np.ndarray) -> np.ndarray:
 
 def _slope_of_tanhm(matrix: Array) -> Array:
     result = apply(TANHM, matrix)
-    return subtract(Array(Delta(matrix.node.shape[-1])), result @ result)
+    return subtract(Array(ir.Delta(matrix.node.shape[-1])), result @ result)
 
 
 NOT_PRINCIPAL = "an eigenvalue lies on the closed negative real axis"

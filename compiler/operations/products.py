@@ -59,8 +59,7 @@ x: a vector, with leading stacked axes if any. It is not made by division, so en
 
 
 def _of_eigenvalues(node: Apply) -> Node | None:
-    """Π λ_i(A) = det(A) for symmetric A; the determinant has derivatives where eigenvalues are
-    repeated."""
+    """Π λ_i(A) = det(A), which has derivatives at repeated eigenvalues."""
     ((values, stack),) = node.arguments
     if not isinstance(values, Apply) or values.operation is not EIGVALSH:
         return None

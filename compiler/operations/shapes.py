@@ -22,6 +22,5 @@ def same(name: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def an_entry(cores: Sequence[Shape]) -> tuple[Dimension, ...]:
-    """Require a vector to have an entry: without one there is no largest, nor a softmax in
-    SciPy."""
+    """Require a vector to have an entry: else there is no largest, and no softmax."""
     return (cores[0][0] - 1,)

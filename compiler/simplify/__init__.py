@@ -11,21 +11,8 @@ from collections.abc import Callable, Sequence
 
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import rebuilt, references
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Einsum,
-    Map,
-    Node,
-    Reshape,
-    Structural,
-    Sum,
-    is_zero,
-    labels_of,
-    relabelled,
-    topological,
-    zeros,
-)
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import canonical_factors
 from derivatrix.compiler.simplify.functions import (
@@ -53,7 +40,7 @@ MAX_EXPANDED_TERMS = 24
 """Most terms of a sum that is multiplied out to free its deltas."""
 
 
-def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -> list[Node]:
+def simplify(roots: Sequence[ir.Node], expand: bool = False, final: bool = False) -> list[ir.Node]:
     """Rewrite expressions in canonical form.
 
     expand: multiply out sums that hold deltas, so that Jacobians and Hessians become sums of terms
@@ -70,21 +57,21 @@ def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -
     return current
 
 
-def _pass(roots: list[Node], expand: bool, final: bool) -> list[Node]:
-    order = topological(roots)
-    uses: Counter[Node] = Counter(roots)
+def _pass(roots: list[ir.Node], expand: bool, final: bool) -> list[ir.Node]:
+    order = ir.topological(roots)
+    uses: Counter[ir.Node] = Counter(roots)
     for node in order:
         uses.update(references(node))
     # sums in sums: the outer one flattens them, and simplifies their terms only once
     inner = {
         term
         for node in order
-        if isinstance(node, Sum)
+        if isinstance(node, ir.Sum)
         for term in node.terms
-        if isinstance(term, Sum) and uses[term] == 1
+        if isinstance(term, ir.Sum) and uses[term] == 1
     }
-    new: dict[Node, Node] = {}
-    counts: Counter[Node] = Counter()
+    new: dict[ir.Node, ir.Node] = {}
+    counts: Counter[ir.Node] = Counter()
     simplifier = _Simplifier(counts, expand, final)
     for node in order:
         copy = rebuilt(node, new)
@@ -96,26 +83,26 @@ def _pass(roots: list[Node], expand: bool, final: bool) -> list[Node]:
 class _Simplifier:
     """Simplifies single nodes; `uses` counts the references to each."""
 
-    def __init__(self, uses: Counter[Node], expand: bool, final: bool) -> None:
+    def __init__(self, uses: Counter[ir.Node], expand: bool, final: bool) -> None:
         self.uses = uses
         self.expand = expand
         self.rules = RULES + FINAL_RULES if final else RULES
         self.apply_rules = APPLY_RULES + FINAL_APPLY_RULES if final else APPLY_RULES
-        self.comparable: dict[Node, Node] = {}
+        self.comparable: dict[ir.Node, ir.Node] = {}
 
-    def simplify(self, node: Node) -> Node:
+    def simplify(self, node: ir.Node) -> ir.Node:
         match node:
-            case Einsum():
+            case ir.Einsum():
                 return self._product(Product.of(node))
-            case Sum():
+            case ir.Sum():
                 return self._sum(node)
-            case Map():
+            case ir.Map():
                 return _apply_first(MAP_RULES, node)
-            case Apply():
+            case ir.Apply():
                 return _apply_first((*self.apply_rules, *node.operation.rules), node)
         return node
 
-    def _inlinable(self, node: Einsum, product: Product) -> bool:
+    def _inlinable(self, node: ir.Einsum, product: Product) -> bool:
         if _is_trivial(node) or (self.expand and _grows(node)):
             return True
         if brings_inverse_together(node, product) or _is_split_again(node, product):
@@ -124,40 +111,39 @@ class _Simplifier:
             self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= MAX_SPLICED_FACTORS
         )
 
-    def _product(self, product: Product) -> Node:
+    def _product(self, product: Product) -> ir.Node:
         simpler = simplify_product(product, self._inlinable, self.rules)
         if simpler is None:
-            return zeros(product.shape)
+            return ir.zeros(product.shape)
         if self._vanishes(simpler):
-            return zeros(simpler.shape)
+            return ir.zeros(simpler.shape)
         position = self._distributable(simpler)
         if position is None:
             return _finished(simpler)
         total = simpler.factors[position][0]
-        assert isinstance(total, Sum)
+        assert isinstance(total, ir.Sum)
         terms = [self._product(simpler.with_factor(position, term)) for term in total.terms]
-        return self._sum(Sum(tuple(terms), simpler.shape))
+        return self._sum(ir.Sum(tuple(terms), simpler.shape))
 
     def _vanishes(self, product: Product) -> bool:
-        """Return whether a product with a residual of an inverse is zero when it is multiplied
-        out."""
+        """Return whether a product with a residual of an inverse is zero, multiplied out."""
         for position, (node, _) in enumerate(product.factors):
-            if not isinstance(node, Sum) or not meets_its_inverse(node, product):
+            if not isinstance(node, ir.Sum) or not meets_its_inverse(node, product):
                 continue
             terms = (product.with_factor(position, term).node for term in node.terms)
             comparable = tuple(self._comparable(term) for term in terms)
-            if is_zero(self._sum(Sum(comparable, product.shape))):
+            if ir.is_zero(self._sum(ir.Sum(comparable, product.shape))):
                 return True
         return False
 
     def _distributable(self, product: Product) -> int | None:
         """Return the position of a sum to multiply out: one that is the only array, or one whose
         deltas are thereby freed."""
-        sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, Sum)]
-        arrays = [node for node, _ in product.factors if not isinstance(node, Structural)]
+        sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, ir.Sum)]
+        arrays = [node for node, _ in product.factors if not isinstance(node, ir.Structural)]
         for position in sums:
             node = product.factors[position][0]
-            assert isinstance(node, Sum)
+            assert isinstance(node, ir.Sum)
             if len(arrays) == 1 and self.uses[node] <= 1:
                 return position
             frees_deltas = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
@@ -165,9 +151,9 @@ class _Simplifier:
                 return position
         return None
 
-    def _sum(self, node: Sum) -> Node:
+    def _sum(self, node: ir.Sum) -> ir.Node:
         """Flatten nested sums and collect like terms, in canonical order."""
-        collected: dict[Node, tuple[Node, sympy.Expr]] = {}
+        collected: dict[ir.Node, tuple[ir.Node, sympy.Expr]] = {}
         for term in self._flat(node.terms):
             monomial, coefficient = _split(term)
             key, factor = _split(self._comparable(monomial))
@@ -177,99 +163,97 @@ class _Simplifier:
             collected[key] = (like, sympy.expand(total + coefficient))
         terms = [_scaled(monomial, total) for monomial, total in collected.values() if total != 0]
         if not terms:
-            return zeros(node.shape)
+            return ir.zeros(node.shape)
         if len(terms) == 1:
             return terms[0]
         if (fewer := with_one_sigmoid(terms, _difference)) is not None:
-            return self._sum(Sum(tuple(fewer), node.shape))
+            return self._sum(ir.Sum(tuple(fewer), node.shape))
         if (fewer := with_log_softmax(terms, self._product)) is not None:
-            return self._sum(Sum(tuple(fewer), node.shape))
-        return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
+            return self._sum(ir.Sum(tuple(fewer), node.shape))
+        return ir.Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
 
-    def _comparable(self, monomial: Node) -> Node:
-        """Splice in all products, shared or not: equal terms become the same node, whatever they
-        share with other nodes."""
-        if not isinstance(monomial, Einsum):
+    def _comparable(self, monomial: ir.Node) -> ir.Node:
+        """Splice in all products, shared or not, so that equal terms become one node."""
+        if not isinstance(monomial, ir.Einsum):
             return monomial
         if monomial not in self.comparable:
             product = simplify_product(Product.of(monomial), _short(), self.rules)
             self.comparable[monomial] = (
-                zeros(monomial.shape) if product is None else _finished(product)
+                ir.zeros(monomial.shape) if product is None else _finished(product)
             )
         return self.comparable[monomial]
 
-    def _flat(self, terms: Sequence[Node]) -> list[Node]:
-        flat: list[Node] = []
+    def _flat(self, terms: Sequence[ir.Node]) -> list[ir.Node]:
+        flat: list[ir.Node] = []
         pending = [*reversed(terms)]
         while pending:
             term = pending.pop()
-            if isinstance(term, Sum) and (self.uses[term] <= 1 or len(term.terms) < 2):
+            if isinstance(term, ir.Sum) and (self.uses[term] <= 1 or len(term.terms) < 2):
                 pending.extend(reversed(term.terms))
             else:
                 flat.append(term)
         return flat
 
 
-def _difference(x: Node, y: Node) -> Node:
-    return simplify([Sum((x, _scaled(y, sympy.S.NegativeOne)), x.shape)])[0]
+def _difference(x: ir.Node, y: ir.Node) -> ir.Node:
+    return simplify([ir.Sum((x, _scaled(y, sympy.S.NegativeOne)), x.shape)])[0]
 
 
-def _short() -> Callable[[Einsum, Product], bool]:
+def _short() -> Callable[[ir.Einsum, Product], bool]:
     """Return a condition for splicing that bounds the factors, and the number of splices: squares
     of squares of squares stay short as powers, but would be spliced without end."""
     budget = iter(range(MAX_SPLICES))
 
-    def short(node: Einsum, product: Product) -> bool:
+    def short(node: ir.Einsum, product: Product) -> bool:
         few = len(node.factors) + len(product.factors) <= MAX_COMPARED_FACTORS
         return few and next(budget, None) is not None
 
     return short
 
 
-def _apply_first(rules: Sequence[Callable], node: Node) -> Node:
+def _apply_first(rules: Sequence[Callable], node: ir.Node) -> ir.Node:
     """Apply the first rule that changes the node."""
     return next((new for rule in rules if (new := rule(node)) is not None), node)
 
 
-def _is_trivial(node: Einsum) -> bool:
+def _is_trivial(node: ir.Einsum) -> bool:
     """Return whether a product only scales, moves, repeats or selects entries of one array."""
-    arrays = [factor for factor in node.factors if not isinstance(factor[0], Structural)]
-    selecting = [factor for factor in node.factors if isinstance(factor[0], Structural)]
-    return len(arrays) < 2 and {*node.contracted} <= {*labels_of(selecting)}
+    arrays = [factor for factor in node.factors if not isinstance(factor[0], ir.Structural)]
+    selecting = [factor for factor in node.factors if isinstance(factor[0], ir.Structural)]
+    return len(arrays) < 2 and {*node.contracted} <= {*ir.labels_of(selecting)}
 
 
-def _grows(node: Einsum) -> bool:
-    """Return whether a product has more axes than each of its factors: storing it costs more than
-    reading the factors."""
+def _grows(node: ir.Einsum) -> bool:
+    """Return whether storing a product costs more than its factors: it has more axes."""
     return node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
 
 
-def _is_split_again(node: Einsum, product: Product) -> bool:
+def _is_split_again(node: ir.Einsum, product: Product) -> bool:
     """Return whether a product splits an axis of one of its factors that this factor merges from
     the same two axes: after splicing, as of Kronecker products, both merges cancel."""
     outer = next(labels for factor, labels in product.factors if factor is node)
     merged = {
         (factor, outer[labels[0]])
         for factor, labels in node.factors
-        if isinstance(factor, Reshape) and labels[0] < node.ndim
+        if isinstance(factor, ir.Reshape) and labels[0] < node.ndim
     }
     return any((factor, labels[0]) in merged for factor, labels in product.factors if labels)
 
 
-def _holds_delta(node: Sum) -> bool:
+def _holds_delta(node: ir.Sum) -> bool:
     """Return whether a term is, or has as a factor, a structural array."""
-    factors = [f for term in node.terms if isinstance(term, Einsum) for f in term.children]
-    return any(isinstance(part, Structural) for part in (*node.terms, *factors))
+    factors = [f for term in node.terms if isinstance(term, ir.Einsum) for f in term.children]
+    return any(isinstance(part, ir.Structural) for part in (*node.terms, *factors))
 
 
-def _finished(product: Product) -> Node:
+def _finished(product: Product) -> ir.Node:
     """Convert the product to a node with canonical labels; a lone factor stays as it is."""
     numbers = {label: position for position, label in enumerate(product.output)}
     for label in product.sizes:
         numbers.setdefault(label, len(numbers))
     sizes = [product.sizes[label] for label in sorted(numbers, key=numbers.__getitem__)]
     ndim = len(product.output)
-    ordered = canonical_factors(relabelled(product.factors, numbers), ndim, tuple(sizes))
+    ordered = canonical_factors(ir.relabelled(product.factors, numbers), ndim, tuple(sizes))
     final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))
     for node, labels in ordered:
         final.update(zip(labels, node.shape, strict=True))
@@ -277,20 +261,20 @@ def _finished(product: Product) -> Node:
     if coefficient == 1 and len(ordered) == 1 and ordered[0][1] == tuple(range(ndim)):
         return ordered[0][0]
     shape = tuple(final[label] for label in range(len(final)))
-    return Einsum(coefficient, tuple(ordered), shape, ndim)
+    return ir.Einsum(coefficient, tuple(ordered), shape, ndim)
 
 
-def _split(term: Node) -> tuple[Node, sympy.Expr]:
+def _split(term: ir.Node) -> tuple[ir.Node, sympy.Expr]:
     """Split a term into a node with coefficient 1 and a number."""
-    if not isinstance(term, Einsum):
+    if not isinstance(term, ir.Einsum):
         return term, sympy.S.One
     return _scaled(term, 1 / term.coefficient), term.coefficient
 
 
-def _scaled(monomial: Node, coefficient: sympy.Expr) -> Node:
+def _scaled(monomial: ir.Node, coefficient: sympy.Expr) -> ir.Node:
     if coefficient == 1:
         return monomial
-    if isinstance(monomial, Einsum):
+    if isinstance(monomial, ir.Einsum):
         total = sympy.expand(monomial.coefficient * coefficient)
         if total == 1 and len(monomial.factors) == 1:
             factor, labels = monomial.factors[0]
@@ -298,4 +282,4 @@ def _scaled(monomial: Node, coefficient: sympy.Expr) -> Node:
                 return factor
         return monomial.scaled(total)
     labels = tuple(range(monomial.ndim))
-    return Einsum(coefficient, ((monomial, labels),), monomial.shape, monomial.ndim)
+    return ir.Einsum(coefficient, ((monomial, labels),), monomial.shape, monomial.ndim)

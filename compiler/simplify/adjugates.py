@@ -11,18 +11,8 @@ from typing import TypeGuard
 
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import transformed
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Einsum,
-    Factor,
-    Map,
-    Node,
-    Sum,
-    einsum,
-    power_of,
-    slot,
-)
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.adjugate import (
@@ -41,7 +31,7 @@ MAX_DENSE_ROWS = 3
 """Most rows of matrices whose few second derivatives are written out."""
 
 
-def with_adjugates(roots: Sequence[Node]) -> list[Node]:
+def with_adjugates(roots: Sequence[ir.Node]) -> list[ir.Node]:
     """Replace det(A)ᵏ and up to k factors A⁻¹ by adj(A), and det(A) (A⁻¹[a,b] A⁻¹[c,d] - A⁻¹[a,d]
     A⁻¹[c,b]) by the derivative of adj(A); further factors A⁻¹ stay."""
     for rule in (_with_derivatives, _with_adjugate):
@@ -49,13 +39,12 @@ def with_adjugates(roots: Sequence[Node]) -> list[Node]:
     return [*roots]
 
 
-def with_adjugate_factors(roots: Sequence[Node]) -> list[Node]:
-    """Apply `with_adjugates`, and write large derivatives of adj(A) by A as products of
-    matrices."""
+def with_adjugate_factors(roots: Sequence[ir.Node]) -> list[ir.Node]:
+    """Apply `with_adjugates`, and factor large derivatives of adj(A) by A."""
     return transformed(with_adjugates(roots), _factored)
 
 
-def _factored(node: Node) -> Node:
+def _factored(node: ir.Node) -> ir.Node:
     """Write all partial derivatives of adj(A) by the outputs of `ADJUGATE_FACTORS`."""
     if not _is(node, ADJUGATE_JACOBIAN):
         return node
@@ -63,7 +52,7 @@ def _factored(node: Node) -> Node:
     if rows.is_Integer and rows <= MAX_DENSE_ROWS:
         return node
     d, b, p, u, v = (
-        Apply(ADJUGATE_FACTORS, node.arguments, node.stack, output=output) for output in range(5)
+        ir.Apply(ADJUGATE_FACTORS, node.arguments, node.stack, output=output) for output in range(5)
     )
     stack = range(len(node.stack))
     products = [
@@ -73,16 +62,15 @@ def _factored(node: Node) -> Node:
         (-1, [(v, "ip"), (u, "jq"), (p, "pq"), (u, "kp"), (v, "lq")]),
     ]
     terms = (
-        einsum([(factor, (*stack, *axes)) for factor, axes in factors], (*stack, *"ijkl"), sign)
+        ir.einsum([(factor, (*stack, *axes)) for factor, axes in factors], (*stack, *"ijkl"), sign)
         for sign, factors in products
     )
-    return Sum(tuple(terms), node.shape)
+    return ir.Sum(tuple(terms), node.shape)
 
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """det(A)ᵏ and A⁻¹ in a product: the positions of all factors A⁻¹ and of one det(A)ᵏ, and the
-    sum of all such k."""
+    """All factors A⁻¹ of a product, one det(A)ᵏ, by their positions, and the sum of all such k."""
 
     product: Product
     inverses: tuple[int, ...]
@@ -90,30 +78,29 @@ class _Occurrence:
     power: sympy.Expr
 
     @property
-    def inverse(self) -> Apply:
+    def inverse(self) -> ir.Apply:
         node = self.product.factors[self.inverses[0]][0]
-        assert isinstance(node, Apply)
+        assert isinstance(node, ir.Apply)
         return node
 
     def labels(self, place: int) -> tuple[int, ...]:
         return self.product.factors[place][1]
 
     def cofactor(self, *places: int) -> Product:
-        """Return the product without the inverses at some positions, and with one factor det(A)
-        less."""
+        """Return the product without some inverses, and with one factor det(A) less."""
         product = self.product.without(self.determinant, *places)
-        base, power = power_of(self.product.factors[self.determinant][0])
+        base, power = ir.power_of(self.product.factors[self.determinant][0])
         if power == 1:
             return product
-        lower = base if power == 2 else Map(slot(0) ** (power - 1), (base,))
+        lower = base if power == 2 else ir.Map(ir.slot(0) ** (power - 1), (base,))
         return product.times((lower, self.labels(self.determinant)))
 
 
 def _occurrences(product: Product) -> Iterator[_Occurrence]:
     """Yield A⁻¹ and det(A)ᵏ, for whole k > 0, of matrices A that may be singular."""
-    determinants: dict[tuple[Apply, tuple[int, ...]], dict[int, sympy.Expr]] = {}
+    determinants: dict[tuple[ir.Apply, tuple[int, ...]], dict[int, sympy.Expr]] = {}
     for place, (factor, labels) in enumerate(product.factors):
-        base, power = power_of(factor)
+        base, power = ir.power_of(factor)
         if _is(base, DETERMINANT) and power.is_Integer and power > 0:
             determinants.setdefault((base, labels), {})[place] = power
     for (base, stacked), powers in determinants.items():
@@ -128,38 +115,37 @@ def _occurrences(product: Product) -> Iterator[_Occurrence]:
             yield _Occurrence(product, inverses, min(powers), sympy.Add(*powers.values()))
 
 
-def _with_adjugate(node: Node) -> Node:
-    for found in _occurrences(Product.of(node)) if isinstance(node, Einsum) else ():
+def _with_adjugate(node: ir.Node) -> ir.Node:
+    for found in _occurrences(Product.of(node)) if isinstance(node, ir.Einsum) else ():
         if len(found.inverses) <= found.power:
             place = found.inverses[0]
-            adjugate = Apply(ADJUGATE, found.inverse.arguments, found.inverse.stack)
+            adjugate = ir.Apply(ADJUGATE, found.inverse.arguments, found.inverse.stack)
             product = found.cofactor(place).times((adjugate, found.labels(place)))
             return _with_adjugate(product.node)
     return node
 
 
-def _with_derivatives(total: Node) -> Node:
-    """Combine pairs of terms of a sum that differ by the sign and by exchanged columns of two
-    inverses."""
-    if not isinstance(total, Sum):
+def _with_derivatives(total: ir.Node) -> ir.Node:
+    """Combine terms of a sum that differ by sign and by exchanged columns of two inverses."""
+    if not isinstance(total, ir.Sum):
         return total
     terms = [*islice(_multiplied_out(total), MAX_EXPANDED_TERMS + 1)]
     if len(terms) > MAX_EXPANDED_TERMS or _with_one_pair_combined(terms) is None:
         terms = [*total.terms]
     while (combined := _with_one_pair_combined(terms)) is not None:
         terms = combined
-    return terms[0] if len(terms) == 1 else Sum(tuple(terms), total.shape)
+    return terms[0] if len(terms) == 1 else ir.Sum(tuple(terms), total.shape)
 
 
-def _multiplied_out(node: Node) -> Iterator[Node]:
+def _multiplied_out(node: ir.Node) -> Iterator[ir.Node]:
     """Yield the terms of a sum, and of the sums with inverses in its products."""
-    if isinstance(node, Sum):
+    if isinstance(node, ir.Sum):
         for term in node.terms:
             yield from _multiplied_out(term)
         return
-    product = _spliced(Product.of(node)) if isinstance(node, Einsum) else None
+    product = _spliced(Product.of(node)) if isinstance(node, ir.Einsum) else None
     for place, (factor, _) in enumerate(product.factors if product else ()):
-        if isinstance(factor, Sum) and any(
+        if isinstance(factor, ir.Sum) and any(
             _is(t, INVERSE) or _has_inverse_or_determinant(t) for t in factor.terms
         ):
             assert product is not None
@@ -169,13 +155,12 @@ def _multiplied_out(node: Node) -> Iterator[Node]:
     yield node
 
 
-def _with_one_pair_combined(terms: Sequence[Node]) -> list[Node] | None:
-    """Combine one pair of terms det(A) A⁻¹ ⊗ A⁻¹ into a derivative of the adjugate; None if there
-    is none."""
+def _with_one_pair_combined(terms: Sequence[ir.Node]) -> list[ir.Node] | None:
+    """Combine two terms det(A) A⁻¹ ⊗ A⁻¹ into one derivative of adj(A); None if there are none."""
     products = {
         place: _spliced(Product.of(term))
         for place, term in enumerate(terms)
-        if isinstance(term, Einsum)
+        if isinstance(term, ir.Einsum)
     }
     pairs = {place: pairs for place, product in products.items() if (pairs := [*_pairs(product)])}
     if len(pairs) < 2:
@@ -210,7 +195,7 @@ def _shared(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     return sympy.sign(a) * sympy.Min(abs(a), abs(b))
 
 
-def _with_unit_coefficient(product: Product) -> Node:
+def _with_unit_coefficient(product: Product) -> ir.Node:
     return simplify([replace(product, coefficient=sympy.S.One).node])[0]
 
 
@@ -223,10 +208,10 @@ def _spliced(product: Product) -> Product:
 
 
 @lru_cache(maxsize=65536)
-def _has_inverse_or_determinant(node: Node) -> bool:
-    return isinstance(node, Einsum) and any(
+def _has_inverse_or_determinant(node: ir.Node) -> bool:
+    return isinstance(node, ir.Einsum) and any(
         _is(factor, INVERSE)
-        or _is(power_of(factor)[0], DETERMINANT)
+        or _is(ir.power_of(factor)[0], DETERMINANT)
         or _has_inverse_or_determinant(factor)
         for factor, _ in node.factors
     )
@@ -263,9 +248,9 @@ class _Pair:
             if split is not None:
                 direction, product = split
                 arguments = (inverse.arguments[0], (direction, tuple(range(len(stack)))))
-                derivative = Apply(ADJUGATE_DERIVATIVE, arguments, inverse.stack)
+                derivative = ir.Apply(ADJUGATE_DERIVATIVE, arguments, inverse.stack)
                 return product.scaled(sympy.Integer(sign)).times((derivative, (*stack, i, j)))
-        jacobian = Apply(ADJUGATE_JACOBIAN, inverse.arguments, inverse.stack)
+        jacobian = ir.Apply(ADJUGATE_JACOBIAN, inverse.arguments, inverse.stack)
         return cofactor.times((jacobian, (*stack, a, b, d, c)))
 
 
@@ -281,7 +266,7 @@ def _pairs(product: Product) -> Iterator[_Pair]:
 
 def _split_matrix(
     product: Product, stack: Sequence[int], row: int, column: int, outer: set[int]
-) -> tuple[Node, Product] | None:
+) -> tuple[ir.Node, Product] | None:
     """Split off the factors linked with the summed labels `row` and `column`, as a matrix. Returns
     it and the product of the other factors; None where both have further labels in common."""
     if row == column:
@@ -296,12 +281,12 @@ def _split_matrix(
         reached |= {label for i in linked for label in product.factors[i][1]} - {*stack}
     if reached & ({*product.output} | outer):
         return None
-    factors: list[Factor] = [product.factors[place] for place in sorted(inner)]
+    factors: list[ir.Factor] = [product.factors[place] for place in sorted(inner)]
     sizes = {label: product.sizes[label] for label in (*stack, *reached)}
-    matrix = einsum(factors, (*stack, row, column), sizes=sizes)
+    matrix = ir.einsum(factors, (*stack, row, column), sizes=sizes)
     outer_sizes = {n: size for n, size in product.sizes.items() if n not in reached}
     return simplify([matrix])[0], replace(product.without(*inner), sizes=outer_sizes)
 
 
-def _is(node: Node, operation: object) -> TypeGuard[Apply]:
-    return isinstance(node, Apply) and node.operation is operation
+def _is(node: ir.Node, operation: object) -> TypeGuard[ir.Apply]:
+    return isinstance(node, ir.Apply) and node.operation is operation

@@ -52,8 +52,7 @@ def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
 
 @lru_cache(maxsize=256)
 def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
-    """Return the squares of lengths at whose zeros the values are not finite or have infinite
-    slopes."""
+    """Return the squares at whose zeros the values or their slopes are not finite."""
     return frozenset(
         length
         for node in topological(fused(values))
@@ -169,8 +168,7 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
 
 
 def _near_zero(series: Series, root: sympy.Expr) -> tuple[sympy.Expr, sympy.Basic] | None:
-    """Return the polynomial of a series, and the condition under which the omitted terms are
-    rounding."""
+    """Return the polynomial of a series, and where the omitted terms are rounding."""
     constant, *later = series.coefficients
     if LOGARITHM in sympy.Tuple(constant, *later).free_symbols:
         return None

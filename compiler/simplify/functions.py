@@ -6,27 +6,9 @@ from collections.abc import Callable
 
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise, scale
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Delta,
-    Einsum,
-    Factor,
-    Gather,
-    Map,
-    Node,
-    Slice,
-    Sum,
-    einsum,
-    full,
-    is_zero,
-    labels_of,
-    literal,
-    relabelled,
-    slot,
-    zeros,
-)
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
@@ -41,22 +23,21 @@ from derivatrix.compiler.simplify.kronecker import (
 )
 from derivatrix.compiler.simplify.sigmoids import sigmoid_argument
 
-x = slot(0)
+x = ir.slot(0)
 
 MAX_COMPOSED_SIZE = 16
 """Most parts of a function of a function that is tried as one expression."""
 
 
-def fold_numbers(node: Map) -> Node | None:
+def fold_numbers(node: ir.Map) -> ir.Node | None:
     """Substitute arguments that are one number everywhere."""
-    if all(literal(argument) is None for argument in node.arguments):
+    if all(ir.literal(argument) is None for argument in node.arguments):
         return None
     return elementwise(node.expression, *map(Array, node.arguments)).node
 
 
-def extract_coefficient(node: Map) -> Node | None:
-    """Write 2 exp(x) as the coefficient 2 and exp(x); x², x³ and products of arguments as
-    products."""
+def extract_coefficient(node: ir.Map) -> ir.Node | None:
+    """2 exp(x) is a coefficient and exp(x); x², x³ and products of arguments are products."""
     coefficient, rest = node.expression.as_coeff_Mul()
     powers = rest.as_powers_dict()
     product = all(base.is_Symbol and e in (1, 2, 3) for base, e in powers.items())
@@ -69,21 +50,21 @@ def extract_coefficient(node: Map) -> Node | None:
             for base, exponent in powers.items()
             for _ in range(int(exponent))
         ]
-        return einsum(factors, labels, coefficient)
-    return scale(Array(Map(rest, node.arguments)), coefficient).node
+        return ir.einsum(factors, labels, coefficient)
+    return scale(Array(ir.Map(rest, node.arguments)), coefficient).node
 
 
-def extract_sign(node: Map) -> Node | None:
+def extract_sign(node: ir.Map) -> ir.Node | None:
     """Write sigmoid(-a) as a function of a, to compare it with sigmoid(a)."""
-    inside = node.arguments[0]
-    if not isinstance(node.expression, scalar_functions.sigmoid) or not isinstance(inside, Einsum):
+    if not isinstance(node.expression, scalar_functions.sigmoid) or len(node.arguments) > 1:
         return None
-    if inside.coefficient != -1 or len(node.arguments) > 1:
+    (inside,) = node.arguments
+    if not isinstance(inside, ir.Einsum) or inside.coefficient != -1:
         return None
-    return Map(node.expression.subs(x, -x), (inside.scaled(sympy.S.One),))
+    return ir.Map(node.expression.subs(x, -x), (inside.scaled(sympy.S.One),))
 
 
-def split_sum(node: Map) -> Node | None:
+def split_sum(node: ir.Map) -> ir.Node | None:
     """Split a sum of functions of different arguments into a sum of nodes."""
     if not isinstance(node.expression, sympy.Add):
         return None
@@ -94,28 +75,28 @@ def split_sum(node: Map) -> Node | None:
     arguments = [Array(argument) for argument in node.arguments]
     terms = tuple(elementwise(part, *arguments).node for part in parts)
     shape = node.shape
-    return Sum(
-        tuple(t if t.shape == shape else full(literal(t) or 0, shape) for t in terms),
+    return ir.Sum(
+        tuple(t if t.shape == shape else ir.full(ir.literal(t) or 0, shape) for t in terms),
         shape,
     )
 
 
-def compose(node: Map) -> Node | None:
+def compose(node: ir.Map) -> ir.Node | None:
     """Compose functions where SymPy then finds a shorter one: log(exp(x)) = x. Maxima are left out:
     SymPy compares their arguments in pairs, which takes seconds for a few."""
     if node.expression.has(sympy.Max, sympy.Min):
         return None
     for position, inner in enumerate(node.arguments):
-        if not isinstance(inner, Map):
+        if not isinstance(inner, ir.Map):
             continue
         before = _size(node.expression) + _size(inner.expression) - 1
         if before > MAX_COMPOSED_SIZE:
             continue
         count = len(node.arguments)
         shifted = inner.expression.xreplace(
-            {slot(i): slot(count + i) for i in range(len(inner.arguments))}
+            {ir.slot(i): ir.slot(count + i) for i in range(len(inner.arguments))}
         )
-        expression = node.expression.subs(slot(position), shifted)
+        expression = node.expression.subs(ir.slot(position), shifted)
         if _size(expression) < before:
             arguments = [*map(Array, node.arguments), *map(Array, inner.arguments)]
             return elementwise(expression, *arguments).node
@@ -126,17 +107,17 @@ def _size(expression: sympy.Expr) -> int:
     return sum(1 for _ in sympy.preorder_traversal(expression))
 
 
-def logarithm(node: Map) -> Node | None:
+def logarithm(node: ir.Map) -> ir.Node | None:
     """Rewrite log det, log |det|, log Σ exp, log softmax and log sigmoid in stable form."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
-    if isinstance(argument, Apply) and argument.operation is DETERMINANT:
-        return Apply(LOG_DETERMINANT, argument.arguments, argument.stack)
-    if isinstance(argument, Map) and argument.expression == sympy.Abs(x):
+    if isinstance(argument, ir.Apply) and argument.operation is DETERMINANT:
+        return ir.Apply(LOG_DETERMINANT, argument.arguments, argument.stack)
+    if isinstance(argument, ir.Map) and argument.expression == sympy.Abs(x):
         inner = argument.arguments[0]
-        if isinstance(inner, Apply) and inner.operation is DETERMINANT:
-            return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
+        if isinstance(inner, ir.Apply) and inner.operation is DETERMINANT:
+            return ir.Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
     if (picked := _log_of_softmax(argument)) is not None:
         return picked
     if (inside := sigmoid_argument(argument)) is not None:
@@ -145,35 +126,27 @@ def logarithm(node: Map) -> Node | None:
     return _log_sum_exp(argument)
 
 
-def _log_of_softmax(argument: Node) -> Node | None:
+def _log_of_softmax(argument: ir.Node) -> ir.Node | None:
     """Return the logarithm of softmax, or of selected entries of it; None for other nodes."""
-    if isinstance(argument, Apply) and argument.operation is SOFTMAX:
-        return Apply(LOG_SOFTMAX, argument.arguments, argument.stack)
-    if not isinstance(argument, Einsum) or argument.coefficient != 1:
+    if isinstance(argument, ir.Apply) and argument.operation is SOFTMAX:
+        return ir.Apply(LOG_SOFTMAX, argument.arguments, argument.stack)
+    if not isinstance(argument, ir.Einsum) or argument.coefficient != 1:
         return None
-    arrays = [p for p, (f, _) in enumerate(argument.factors) if not isinstance(f, Slice | Gather)]
+    picks = [f for f in argument.factors if isinstance(f[0], ir.Slice | ir.Gather)]
+    arrays = [position for position, f in enumerate(argument.factors) if f not in picks]
     inner = _log_of_softmax(argument.factors[arrays[0]][0]) if len(arrays) == 1 else None
-    if inner is None or not _picks_entries(argument):
-        return None
-    return argument.with_factor(arrays[0], inner)
-
-
-def _picks_entries(node: Einsum) -> bool:
-    """Return whether the entries of a product of an array and slices are entries of the array."""
-    picks = [
-        (factor, labels) for factor, labels in node.factors if isinstance(factor, Slice | Gather)
-    ]
     picked = [labels[1] for _, labels in picks]
     single = [labels[0] for factor, labels in picks if factor.shape[0] == 1]
-    sums_only_picks = {*node.contracted} <= {*picked, *single} and {*picked} <= {*node.contracted}
-    return sums_only_picks and len({*picked}) == len(picked)
+    summed = {*argument.contracted}
+    sums_only_picks = {*picked} <= summed <= {*picked, *single} and len({*picked}) == len(picked)
+    return argument.with_factor(arrays[0], inner) if inner and sums_only_picks else None
 
 
-def _log_sum_exp(argument: Node) -> Node | None:
-    if not isinstance(argument, Einsum) or len(argument.factors) != 1:
+def _log_sum_exp(argument: ir.Node) -> ir.Node | None:
+    if not isinstance(argument, ir.Einsum) or len(argument.factors) != 1:
         return None
     exponential, labels = argument.factors[0]
-    if not isinstance(exponential, Map) or exponential.expression != sympy.exp(x):
+    if not isinstance(exponential, ir.Map) or exponential.expression != sympy.exp(x):
         return None
     rank = argument.ndim
     if sorted(labels) != list(range(len(argument.sizes))) or labels[:rank] != tuple(range(rank)):
@@ -193,34 +166,34 @@ OF_ONE_PLUS_EXP = {
 """f(x) -> f(1 + exp(x)) in stable form."""
 
 
-def logistic(node: Map) -> Node | None:
+def logistic(node: ir.Map) -> ir.Node | None:
     """Write log(1 + exp(z)) as softplus(z), 1 / (1 + exp(z)) as sigmoid(-z)."""
     argument = node.arguments[0]
     stable = OF_ONE_PLUS_EXP.get(node.expression)
-    if stable is None or not isinstance(argument, Sum) or len(argument.terms) != 2:
+    if stable is None or not isinstance(argument, ir.Sum) or len(argument.terms) != 2:
         return None
     for number, exponential in (argument.terms, argument.terms[::-1]):
         if (
-            literal(number) == 1
-            and isinstance(exponential, Map)
+            ir.literal(number) == 1
+            and isinstance(exponential, ir.Map)
             and exponential.expression == sympy.exp(x)
         ):
-            return Map(stable, exponential.arguments)
+            return ir.Map(stable, exponential.arguments)
     return None
 
 
-def linear_in_zero(node: Apply) -> Node | None:
+def linear_in_zero(node: ir.Apply) -> ir.Node | None:
     """Write an operation that is linear in a zero argument as zero."""
-    if any(is_zero(node.arguments[position][0]) for position in node.operation.transposes):
-        return zeros(node.shape)
+    if any(ir.is_zero(node.arguments[position][0]) for position in node.operation.transposes):
+        return ir.zeros(node.shape)
     return None
 
 
-def scaled_linear(node: Apply) -> Node | None:
+def scaled_linear(node: ir.Apply) -> ir.Node | None:
     """Pull scalar factors out of an argument in which an operation is linear."""
     for position in node.operation.transposes:
         argument, labels = node.arguments[position]
-        if not isinstance(argument, Einsum):
+        if not isinstance(argument, ir.Einsum):
             continue
         depth = len(labels)
         outer = [f for f in argument.factors if all(label < depth for label in f[1])]
@@ -229,35 +202,35 @@ def scaled_linear(node: Apply) -> Node | None:
     return None
 
 
-def _with_factors_outside(node: Apply, position: int, outer: list[Factor]) -> Node:
+def _with_factors_outside(node: ir.Apply, position: int, outer: list[ir.Factor]) -> ir.Node:
     """Move the factors `outer`, which only have stacked axes, from an argument to the result."""
     argument, labels = node.arguments[position]
-    assert isinstance(argument, Einsum)
+    assert isinstance(argument, ir.Einsum)
     inner = [factor for factor in argument.factors if factor not in outer]
-    inner_labels = labels_of(inner)
+    inner_labels = ir.labels_of(inner)
     argument_stack = [label for label in range(len(labels)) if label in inner_labels]
     core = range(len(labels), argument.ndim)
-    simpler = einsum(
+    simpler = ir.einsum(
         inner, [*argument_stack, *core], sizes={label: argument.sizes[label] for label in core}
     )
     arguments = list(node.arguments)
     arguments[position] = (simpler, tuple(labels[label] for label in argument_stack))
-    stacked = sorted(labels_of(arguments))
+    stacked = sorted(ir.labels_of(arguments))
     numbers = {label: number for number, label in enumerate(stacked)}
-    result = Apply(
+    result = ir.Apply(
         node.operation,
-        relabelled(arguments, numbers),
+        ir.relabelled(arguments, numbers),
         tuple(node.stack[label] for label in stacked),
         node.parameters,
         node.output,
     )
     axes = range(len(node.stack), node.ndim)
-    factors = [(result, (*stacked, *axes)), *relabelled(outer, labels)]
+    factors = [(result, (*stacked, *axes)), *ir.relabelled(outer, labels)]
     sizes = dict(enumerate(node.shape))
-    return einsum(factors, range(node.ndim), argument.coefficient, sizes)
+    return ir.einsum(factors, range(node.ndim), argument.coefficient, sizes)
 
 
-def of_single_entries(node: Apply) -> Node | None:
+def of_single_entries(node: ir.Apply) -> ir.Node | None:
     """Write an operation on 1 x 1 matrices as a function of numbers, if its record gives one."""
     rule, depth = node.operation.single, len(node.stack)
     if rule is None or any(
@@ -269,74 +242,74 @@ def of_single_entries(node: Apply) -> Node | None:
     numbers = []
     for matrix, labels in node.arguments:
         core = range(depth, depth + matrix.ndim - len(labels))
-        numbers.append(Array(einsum([(matrix, (*labels, *core))], stack, sizes=stack_sizes)))
+        numbers.append(Array(ir.einsum([(matrix, (*labels, *core))], stack, sizes=stack_sizes)))
     results = rule(numbers, [facts(matrix) for matrix, _ in node.arguments])
     if results is None:
         return None
     sizes = dict(enumerate(node.shape))
-    return einsum([(results[node.output].node, stack)], range(node.ndim), sizes=sizes)
+    return ir.einsum([(results[node.output].node, stack)], range(node.ndim), sizes=sizes)
 
 
-def inverse_of_orthogonal(node: Apply) -> Node | None:
+def inverse_of_orthogonal(node: ir.Apply) -> ir.Node | None:
     """Q⁻¹ = Qᵀ."""
     matrix, labels = node.arguments[0]
     if node.operation is not INVERSE or "orthogonal" not in facts(matrix):
         return None
     if labels != tuple(range(len(node.stack))):
         return None
-    return einsum([(matrix, (*labels, "i", "j"))], (*labels, "j", "i"))
+    return ir.einsum([(matrix, (*labels, "i", "j"))], (*labels, "j", "i"))
 
 
-def of_inverse(node: Apply) -> Node | None:
+def of_inverse(node: ir.Apply) -> ir.Node | None:
     """Write (A⁻¹)⁻¹ as A, and det, logdet of A⁻¹ by those of A."""
     inner = node.arguments[0][0]
-    if not isinstance(inner, Apply) or inner.operation is not INVERSE or inner.stack:
+    if not isinstance(inner, ir.Apply) or inner.operation is not INVERSE or inner.stack:
         return None
     matrix = inner.arguments[0][0]
     if node.operation is INVERSE:
         return matrix
     if node.operation is DETERMINANT:
-        return Map(1 / x, (Apply(DETERMINANT, inner.arguments),))
+        return ir.Map(1 / x, (ir.Apply(DETERMINANT, inner.arguments),))
     if node.operation in (LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT):
-        return scale(Array(Apply(node.operation, inner.arguments)), sympy.S.NegativeOne).node
+        return scale(Array(ir.Apply(node.operation, inner.arguments)), sympy.S.NegativeOne).node
     return None
 
 
-def of_transpose(node: Apply) -> Node | None:
+def of_transpose(node: ir.Apply) -> ir.Node | None:
     """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I."""
     operations = (INVERSE, DETERMINANT, LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT)
     if node.operation not in operations or node.stack:
         return None
     inner = node.arguments[0][0]
-    if isinstance(inner, Delta) and node.operation is INVERSE:
+    if isinstance(inner, ir.Delta) and node.operation is INVERSE:
         return inner
-    if not isinstance(inner, Einsum) or inner.contracted or len(inner.factors) != 1:
+    if not isinstance(inner, ir.Einsum) or inner.contracted or len(inner.factors) != 1:
         return None
     matrix, labels = inner.factors[0]
     if matrix.ndim != 2 or set(labels) != {0, 1}:
         return None
-    core = Apply(node.operation, ((matrix, ()),))
+    core = ir.Apply(node.operation, ((matrix, ()),))
     if node.operation is INVERSE:
-        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
+        return ir.einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
     return core if inner.coefficient == 1 else None
 
 
-def inverse_of_diagonal(node: Apply) -> Node | None:
+def inverse_of_diagonal(node: ir.Apply) -> ir.Node | None:
     """diag(v)⁻¹ = diag(1/v)."""
     inner = node.arguments[0][0]
     if node.operation is not INVERSE or node.stack:
         return None
-    if not isinstance(inner, Einsum) or inner.contracted:
+    if not isinstance(inner, ir.Einsum) or inner.contracted:
         return None
-    deltas = [factor for factor, _ in inner.factors if isinstance(factor, Delta)]
-    vectors = [f for f in inner.factors if not isinstance(f[0], Delta)]
+    deltas = [factor for factor, _ in inner.factors if isinstance(factor, ir.Delta)]
+    vectors = [f for f in inner.factors if not isinstance(f[0], ir.Delta)]
     if len(deltas) != 1 or not vectors or any(len(labels) > 1 for _, labels in vectors):
         return None
-    inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
-    return einsum([*inverted, (deltas[0], (0, 1))], (0, 1), 1 / inner.coefficient)
+    inverted = [(ir.Map(1 / x, (factor,)), labels) for factor, labels in vectors]
+    return ir.einsum([*inverted, (deltas[0], (0, 1))], (0, 1), 1 / inner.coefficient)
 
 
-MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
+MAP_RULES: tuple[Callable[[ir.Map], ir.Node | None], ...] = (
     fold_numbers,
     extract_coefficient,
     extract_sign,
@@ -346,7 +319,7 @@ MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
     compose,
 )
 
-APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
+APPLY_RULES: tuple[Callable[[ir.Apply], ir.Node | None], ...] = (
     linear_in_zero,
     scaled_linear,
     of_inverse,
@@ -357,5 +330,5 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     of_single_entries,
 )
 
-FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
+FINAL_APPLY_RULES: tuple[Callable[[ir.Apply], ir.Node | None], ...] = (inverse_of_orthogonal,)
 """Rules that hold only at the points of a curved structure, not along every direction there."""

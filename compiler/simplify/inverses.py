@@ -36,8 +36,7 @@ def cancel_inverse(product: Product) -> Product | None:
 
 
 def _applied(product: Product, operation: Operation) -> Iterator[tuple[int, Apply, Labels]]:
-    """Yield positions, nodes and labels of an operation's results whose stacked axes are in
-    order."""
+    """Yield position, node and labels of results of an operation on stacks in order."""
     for position, (node, labels) in enumerate(product.factors):
         if not isinstance(node, Apply) or node.operation is not operation:
             continue

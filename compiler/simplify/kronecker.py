@@ -98,8 +98,7 @@ def _labels(factors: Sequence[Factor]) -> set[int]:
 
 
 def _matrix(product: Product, groups: Sequence[list[Factor]], row: int, column: int) -> Array:
-    """Multiply groups of factors to a matrix; with one label for rows and columns it is
-    diagonal."""
+    """Multiply factors to a matrix; with one label for rows and columns it is diagonal."""
     factors: list[tuple[Node, tuple[int, ...]]] = [factor for group in groups for factor in group]
     if row == column:
         (column,) = product.fresh(1)

@@ -15,8 +15,7 @@ these factors are summed over."""
 
 
 def occurrences(product: Product, node: Node) -> Iterator[Occurrence]:
-    """Yield the occurrences of a node in a product, as one factor or as the factors that it
-    consists of."""
+    """Yield the occurrences of a node in a product, as one factor or as its factors."""
     for position, (factor, labels) in enumerate(product.factors):
         if factor is node:
             yield (position,), labels, ()

@@ -1,5 +1,4 @@
-"""Sums of sigmoid(t) and sigmoid(-t) = 1 - sigmoid(t), as in cross entropies and their
-derivatives."""
+"""Sums of sigmoid(t) and sigmoid(-t) = 1 - sigmoid(t), as in derivatives of cross entropies."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Ex
 
 
 def root_order(expression: sympy.Expr, square: sympy.Symbol) -> int:
-    """Return the least q for which all powers of `square` in the expression are powers of its q-th
-    root."""
+    """Return the least q for which powers of `square` are powers of its q-th root."""
     powers = [p.exp for p in expression.atoms(sympy.Pow) if p.base == square and p.exp.is_Rational]
     return math.lcm(*(exponent.q for exponent in powers))
 

@@ -1,5 +1,4 @@
-"""Squares of lengths: sums of non-negative powers of numbers, which are zero only where all of
-these are."""
+"""Squares of lengths: sums of non-negative powers of numbers, zero only where all of these are."""
 
 from __future__ import annotations
 
