@@ -1,4 +1,4 @@
-"""Derivatives in closed form: differentials (JVP), their transposes (VJP), and what they give.
+"""Derivatives in closed form: differentials (JVP), their transposes (VJP), and all further kinds.
 
-`derivatives` has all kinds for a function; `derivation` shows how one comes about, line by line.
+`derivatives` has all kinds for a function; `derivation` derives a gradient or VJP line by line.
 """

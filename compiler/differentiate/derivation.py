@@ -1,9 +1,8 @@
-"""A derivation, line by line: the differentials of the parts of a function, outermost first, put
-in one after the other, and what they come to.
+"""Derivations: the differential of a function expanded line by line, and the gradient or VJP.
 
-Each line is an expression that is linear in differentials: dX of the input, and those of parts
-whose rule has not been used yet. A step replaces the outermost of these by what its operation's
-own rule makes of it (`differentiate.rule`), so a line says what the compiler does.
+Each line is linear in differentials: dX of the input, and those of subexpressions whose rule has
+not been applied yet. A step replaces the outermost of these by the rule that `jvp` applies, so that
+a derivation shows how the compiler derives.
 """
 
 from __future__ import annotations
@@ -48,14 +47,18 @@ from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
 
-LONG = 40
-"""A function whose text is longer is named in the first line."""
+MAX_INLINE_LENGTH = 40
+"""Longest text of a function that is differentiated as written; a longer one is named first."""
 
-GATHERED = {1: "a scalar is its own transpose", 2: "the trace is cyclic, and tr(Aᵀ) = tr(A)"}
-"""By the rank of the input, why its differential can stand last."""
+INNER_PRODUCT_REASONS = {
+    1: "a scalar is its own transpose",
+    2: "the trace is cyclic, and tr(Aᵀ) = tr(A)",
+}
+"""By the rank of the input, why its differential can stand last in a scalar."""
 
-LINES = 400
-"""Derivations are cut off after so many lines."""
+MAX_LINES = 400
+
+NO_PRIMALS: Mapping[str, Node] = {}
 
 
 class Step(NamedTuple):
@@ -66,7 +69,7 @@ class Step(NamedTuple):
 
 
 class Steps(tuple[Step, ...]):
-    """The lines of a derivation. In a notebook they are shown in LaTeX, whatever their style."""
+    """The lines of a derivation. A notebook shows them in LaTeX, whatever their style."""
 
     latex: Callable[[], Steps]
 
@@ -80,19 +83,19 @@ class Steps(tuple[Step, ...]):
 
 @dataclass(frozen=True)
 class Line:
-    """An expression in differentials, and why it equals the one before. `parts`: by the name of a
-    differential in it, the node whose differential it is."""
+    """An expression in differentials, and why it equals the previous one. `primals`: by the name
+    of a differential, the node whose differential it is."""
 
     node: Node
     reason: str
-    parts: Mapping[str, Node] = field(repr=False)
+    primals: Mapping[str, Node] = field(repr=False)
 
 
 def derivation(derivatives: Derivatives, wrt: str | None = None, style: str = "unicode") -> Steps:
-    """How the gradient (of a scalar function) or the VJP by the input `wrt` comes about.
+    """Derive the gradient (of a scalar function) or the VJP by the input `wrt`, step by step.
 
-    With a batch axis: for one sample. Raises DeclarationError for a style that is not for reading,
-    as numpy, or for an input by which the function is not differentiated.
+    A function with a batch axis is derived for one sample. Raises DeclarationError for a style that
+    is not for reading, as numpy, or for an input by which the function is not differentiated.
     """
     printers = math_printers()
     if style not in printers:
@@ -104,32 +107,36 @@ def derivation(derivatives: Derivatives, wrt: str | None = None, style: str = "u
     name = names[0] if wrt is None else wrt
     if name not in names:
         raise DeclarationError(f"{function.name}: {name!r} is not in wrt: {', '.join(names)}")
-    found = _Derivation(derivatives, name, style)
-    steps = Steps(Step(text, found.printer.prose(reason)) for text, reason in found.steps())
+    writer = _Derivation(derivatives, name, style)
+    steps = Steps(Step(text, writer.printer.prose(reason)) for text, reason in writer.steps())
     steps.latex = partial(derivation, derivatives, name, "latex")
     return steps
 
 
 def lines(root: Node, leaf: ir.Leaf, printer: MathPrinter = UNICODE) -> Iterator[Line]:
-    """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
+    """Expand the differential of `root` where only `leaf` varies, from d root to d leaf alone."""
     differentials = _Differentials(root, leaf, printer)
     expression: Node = differentials.differential(root)
-    yield Line(expression, "", differentials.parts)
-    for _ in range(LINES):
-        left = leaves([expression])
-        nodes = {part: differentials.open[part] for part in left if part in differentials.open}
-        if not nodes:
+    yield Line(expression, "", differentials.primals)
+    for _ in range(MAX_LINES):
+        expandable = differentials.expandable
+        primals = {part: expandable[part] for part in leaves([expression]) if part in expandable}
+        if not primals:
             return
-        outermost = max(nodes.values(), key=differentials.order.__getitem__)
+        outermost = max(primals.values(), key=differentials.order.__getitem__)
         reason = differentials.reason(outermost)
-        chosen = {part: own for part, own in nodes.items() if differentials.reason(own) == reason}
-        new = {part: differentials.expanded(own) for part, own in chosen.items()}
-        expression = simplify(substitute([expression], new))[0]
-        yield Line(expression, reason, differentials.parts)
+        expanded = {
+            differential: differentials.expand(primal)
+            for differential, primal in primals.items()
+            if differentials.reason(primal) == reason
+        }
+        expression = simplify(substitute([expression], expanded))[0]
+        yield Line(expression, reason, differentials.primals)
 
 
 class _Differentials:
-    """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
+    """The differentials of nodes, as leaves. `primals`: by name, their nodes; `expandable`: the
+    nodes of those to which a rule can be applied, all but that of the input."""
 
     def __init__(self, root: Node, leaf: ir.Leaf, printer: MathPrinter) -> None:
         nodes = topological([root])
@@ -137,42 +144,44 @@ class _Differentials:
         self.printer = printer
         self.order = {node: position for position, node in enumerate(nodes)}
         self.varying = depending(nodes, [leaf])
-        self.open: dict[Node, Node] = {}
-        self.parts: dict[str, Node] = {}
+        self.expandable: dict[Node, Node] = {}
+        self.primals: dict[str, Node] = {}
 
     def differential(self, node: Node) -> Node:
-        """The leaf that stands for the differential of a node; zeros where it does not vary."""
+        """Make the leaf for the differential of a node; zeros for a node that does not vary."""
         if node not in self.varying:
             return zeros(node.shape)
-        known = facts(node)
+        node_facts = facts(node)
         structures = ("diagonal", "symmetric", "lower", "upper")
-        structure = next((own for own in structures if own in known), "general")
+        structure = next((word for word in structures if word in node_facts), "general")
         differential = ir.Leaf(f"d{node.key}", node.shape, structure, role="tangent")
-        self.parts[differential.name] = node
+        self.primals[differential.name] = node
         if node is not self.leaf:
-            self.open[differential] = node
+            self.expandable[differential] = node
         return differential
 
-    def expanded(self, node: Node) -> Node:
-        """The differential of a node by its rule, in terms of its children's."""
+    def expand(self, node: Node) -> Node:
+        """Compute the differential of a node, by its rule, from those of its children."""
         return rule(node, {child: self.differential(child) for child in node.children})
 
     def reason(self, node: Node) -> str:
+        """Name the rule for the differential of a node."""
         match node:
             case ir.Sum():
-                constant = any(term not in self.varying for term in node.terms)
-                return "differential of a sum" + ("; constants drop out" if constant else "")
+                has_constant = any(term not in self.varying for term in node.terms)
+                return "differential of a sum" + ("; constants drop out" if has_constant else "")
             case ir.Map():
-                return f"chain rule, entry by entry: {_slopes(node, self.varying, self.printer)}"
+                derivatives = _entrywise_derivatives(node, self.varying, self.printer)
+                return f"chain rule, entry by entry: {derivatives}"
             case ir.Apply():
-                return _operation(node)
+                return _operation_reason(node)
             case ir.Einsum():
-                return _product(node, self.varying)
+                return _product_reason(node, self.varying)
         return "differential"
 
 
-def _operation(node: ir.Apply) -> str:
-    """The operation, and the first sentence of its rule's docstring, if it is a formula."""
+def _operation_reason(node: ir.Apply) -> str:
+    """Name an operation; give the first sentence of its rule's docstring if that is a formula."""
     title = node.operation.title or node.operation.name
     paragraph = (node.operation.differential.__doc__ or "").strip().split("\n\n")[0]
     sentence = re.split(r"\.(?= [A-Z]|$)", " ".join(paragraph.split()))[0]
@@ -181,156 +190,161 @@ def _operation(node: ir.Apply) -> str:
     return f"{reason}: {sentence.replace('-', '−')}" if formula else reason
 
 
-def _product(node: ir.Einsum, varying: set[Node]) -> str:
-    moving = [factor for factor, _ in node.factors if factor in varying]
+def _product_reason(node: ir.Einsum, varying: set[Node]) -> str:
+    """Name the rule for the differential of a product of one or several varying factors."""
+    varying_factors = [factor for factor, _ in node.factors if factor in varying]
     arrays = [factor for factor, _ in node.factors if not isinstance(factor, ir.Structural)]
-    if len(moving) > 1:
+    if len(varying_factors) > 1:
         return "differential of a product"
     counts = Counter(label for _, labels in node.factors for label in labels)
-    matrices = all(factor.ndim == 2 for factor, _ in node.factors)
-    if node.ndim == 0 and matrices and set(counts.values()) == {2}:
+    are_matrices = all(factor.ndim == 2 for factor, _ in node.factors)
+    if node.ndim == 0 and are_matrices and set(counts.values()) == {2}:
         return "the trace is linear"
     if len(arrays) == 1:
         return "a sum is linear" if node.contracted else "moving entries is linear"
     return "a product with constants is linear"
 
 
-def _slopes(node: ir.Map, varying: set[Node], printer: MathPrinter) -> str:
-    """The derivatives of an entrywise function, as of t (and u, v, ...)."""
+def _entrywise_derivatives(node: ir.Map, varying: set[Node], printer: MathPrinter) -> str:
+    """Write the partial derivatives of an entrywise function, as one of t (and u, v, ...)."""
     names = {leaf.name for leaf in leaves([node])}
     letters = [letter for letter in "tuvwabcdefgh" if letter not in names] or ["t"]
     symbols: dict[sympy.Symbol, Tree] = {
         slot(i): kinds.Name(0, letters[i % len(letters)], letters[i % len(letters)])
         for i in range(len(node.arguments))
     }
-    texts = []
-    sign = "d" if len(node.arguments) == 1 else printer.partial
-    whole = printer.text(expressions.convert(node.expression, symbols), ATOM)
+    equations = []
+    d = "d" if len(node.arguments) == 1 else printer.partial
+    function = printer.text(expressions.convert(node.expression, symbols), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
-            slope = scalar_functions.derivative(node.expression, slot(i))
-            text = printer.text(expressions.convert(slope, symbols))
-            equation = f"{sign}{whole}/{sign}{printer.text(symbols[slot(i)])} = {text}"
-            texts.append(printer.formula.format(equation))
-    return ", ".join(texts)
+            derivative = scalar_functions.derivative(node.expression, slot(i))
+            left = f"{d}{function}/{d}{printer.text(symbols[slot(i)])}"
+            right = printer.text(expressions.convert(derivative, symbols))
+            equations.append(printer.formula.format(f"{left} = {right}"))
+    return ", ".join(equations)
+
+
+class _Formula(NamedTuple):
+    """The right side of a line: its tree, the indices of the left side, and its definitions, each
+    as the texts of its two sides."""
+
+    tree: Tree
+    indices: kinds.Indices
+    definitions: list[tuple[str, str]]
 
 
 class _Derivation:
-    """The lines of one derivation as text."""
+    """One derivation as text."""
 
     def __init__(self, derivatives: Derivatives, name: str, style: str) -> None:
         self.derivatives = derivatives
         self.leaf = derivatives.inputs[name]
-        self.scalar = not derivatives.function.expression.shape
+        self.is_scalar = not derivatives.function.expression.shape
         self.printer = derivatives.printer(style)
         self.by_index = STYLES[style].by_index
 
     def steps(self) -> Iterator[Step]:
+        """Write the function if its text is long, its differential line by line, and the result."""
         (root,) = simplify([self.derivatives.function.expression])
-        found = list(lines(root, self.leaf, self.printer))
-        letter = self.derivatives.value_letter
-        tree, where = self._tree(root, {})
-        own = self.printer.text(tree, ATOM)
-        if len(own) > LONG or where or isinstance(root, ir.Leaf):
-            yield Step(self._equation(letter, tree, where), "the function")
-            own = letter
-        start = self.printer.differential(own)
-        if len(found) == 1 and not isinstance(root, ir.Leaf):
-            yield Step(f"{start} = 0", f"it does not depend on {self.leaf.name}")
-        previous: Tree = kinds.Number(sympy.S.Zero)
-        for position, line in enumerate(found[1:]):
-            tree, where = self._tree(line.node, line.parts)
-            shown = turned(tree, previous)
-            yield Step(self._equation("" if position else start, shown, where), line.reason)
-            previous = shown
-        yield from self._collected(found[-1], self._equation("", previous, where))
+        differential_lines = list(lines(root, self.leaf, self.printer))
+        formula = self._formula(root)
+        name = self.printer.text(formula.tree, ATOM)
+        if len(name) > MAX_INLINE_LENGTH or formula.definitions or isinstance(root, ir.Leaf):
+            yield Step(self._equation(self.derivatives.value_letter, formula), "the function")
+            name = self.derivatives.value_letter
+        left = self.printer.differential(name)
+        if len(differential_lines) == 1 and not isinstance(root, ir.Leaf):
+            yield Step(f"{left} = 0", f"it does not depend on {self.leaf.name}")
+        formula = formula._replace(tree=kinds.Number(sympy.S.Zero))
+        for line in differential_lines[1:]:
+            next_formula = self._formula(line.node, line.primals)
+            tree = align_trace(next_formula.tree, formula.tree)
+            formula = next_formula._replace(tree=tree)
+            yield Step(self._equation(left, formula), line.reason)
+            left = ""
+        yield from self._collect(differential_lines[-1], self._equation("", formula))
 
-    def _collected(self, last: Line, before: str) -> Iterator[Step]:
-        """The gradient, or the VJP, from the differential; `before`: the text of the last line,
-        which is not repeated."""
+    def _collect(self, line: Line, line_text: str) -> Iterator[Step]:
+        """Write the gradient or VJP that the last `line` gives. The inner product of the gradient
+        and the input's differential comes first, unless it is `line_text`, the line itself."""
+        leaf, printer = self.leaf, self.printer
         differential = next(
-            (part for part in leaves([last.node]) if last.parts.get(part.name) is self.leaf),
-            ir.Leaf("d", self.leaf.shape, role="tangent"),
+            (part for part in leaves([line.node]) if line.primals.get(part.name) is leaf),
+            ir.Leaf("d", leaf.shape, role="tangent"),
         )
-        cotangent = full(1) if self.scalar else self.derivatives.cotangent
-        kind = "gradient" if self.scalar else "vjp"
-        result = self.derivatives.results(kind)[(self.leaf.name,)]
-        (pulled,) = simplify(transpose(last.node, [differential], cotangent), final=True)
-        value = self.derivatives.value_letter
-        left = self.printer.derivative(kind, value, (self.leaf.name,))
-        projected = self.leaf.structure in PROJECTED and pulled is not result
-        whole = next(
-            (own for own in "GHFPQRUVW" if own not in self.derivatives.declared), "Gradient"
+        cotangent = full(1) if self.is_scalar else self.derivatives.cotangent
+        kind = "gradient" if self.is_scalar else "vjp"
+        result = self.derivatives.results(kind)[(leaf.name,)]
+        (pulled_back,) = simplify(transpose(line.node, [differential], cotangent), final=True)
+        left = printer.derivative(kind, self.derivatives.value_letter, (leaf.name,))
+        is_projected = leaf.structure in PROJECTED and pulled_back is not result
+        unprojected = next(
+            (letter for letter in "GHFPQRUVW" if letter not in self.derivatives.declared),
+            "Gradient",
         )
-        symbol = whole if projected else self.printer.nabla if self.scalar else left
-        reason = f"collected: {self._pairing(symbol)}"
-        if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
-            labels = tuple(range(self.leaf.ndim))
-            product = einsum([(pulled, labels), (differential, labels)], ())
-            tree, where = self._tree(product, {differential.name: self.leaf})
-            text = self._equation("", tree, where)
-            if text != before:
-                yield Step(text, GATHERED[self.leaf.ndim])
-        if projected:
-            tree, where = self._tree(pulled, {})
-            yield Step(self._equation(whole, tree, where), reason)
-            reason = f"the part of {whole} that is {PROJECTED[self.leaf.structure]}"
-        tree, where = self._tree(result, {})
-        yield Step(self._equation(left, tree, where), reason)
+        symbol = unprojected if is_projected else printer.nabla if self.is_scalar else left
+        reason = f"collected: {self._defining_property(symbol)}"
+        if self.is_scalar and 0 < leaf.ndim < 3 and not is_zero(pulled_back):
+            labels = tuple(range(leaf.ndim))
+            product = einsum([(pulled_back, labels), (differential, labels)], ())
+            text = self._equation("", self._formula(product, {differential.name: leaf}))
+            if text != line_text:
+                yield Step(text, INNER_PRODUCT_REASONS[leaf.ndim])
+        if is_projected:
+            yield Step(self._equation(unprojected, self._formula(pulled_back)), reason)
+            reason = f"the part of {unprojected} that is {PROJECTED[leaf.structure]}"
+        yield Step(self._equation(left, self._formula(result)), reason)
 
-    def _pairing(self, symbol: str) -> str:
-        """What the gradient or VJP is defined by; `symbol` stands for it."""
-        printer, letter = self.printer, self.derivatives.value_letter
-        moved, moving = (printer.differential(printer.name(n)) for n in (self.leaf.name, letter))
-        left, right = moving, self._product(symbol, moved)
-        if not self.scalar:
-            left = printer.inner(printer.name(letter, "bar"), moving)
-            right = printer.inner(symbol, moved)
+    def _defining_property(self, symbol: str) -> str:
+        """Write the equation that defines the gradient or VJP `symbol`, as dy = tr(∇ᵀ dX)."""
+        printer, leaf, letter = self.printer, self.leaf, self.derivatives.value_letter
+        dx, dy = (printer.differential(printer.name(name)) for name in (leaf.name, letter))
+        transposed_product = f"{printer.transposed.format(symbol)} {dx}"
+        if not self.is_scalar:
+            left, right = printer.inner(printer.name(letter, "bar"), dy), printer.inner(symbol, dx)
+        elif leaf.ndim > 2:
+            left, right = dy, printer.inner(symbol, dx)
+        elif leaf.ndim == 2:
+            left, right = dy, printer.call("tr", [transposed_product])
+        else:
+            left, right = dy, transposed_product if leaf.ndim else f"{symbol} {dx}"
         return printer.formula.format(f"{left} = {right}")
 
-    def _product(self, symbol: str, moved: str) -> str:
-        """The inner product of the gradient and the input's differential."""
-        if self.leaf.ndim == 0:
-            return f"{symbol} {moved}"
-        product = f"{self.printer.transposed.format(symbol)} {moved}"
-        if self.leaf.ndim > 2:
-            return self.printer.inner(symbol, moved)
-        return self.printer.call("tr", [product]) if self.leaf.ndim == 2 else product
+    def _formula(self, node: Node, primals: Mapping[str, Node] = NO_PRIMALS) -> _Formula:
+        """Build the formula of `node`; `primals`: by the name of a differential, its node."""
+        names = {leaf.name for leaf in leaves([node])}
+        primals = {name: primal for name, primal in primals.items() if name in names}
+        display_names, declared = self.derivatives.display_names(), self.derivatives.declared
+        builder = Notation(node, display_names, self.by_index, primals, declared)
+        tree, indices = builder.result()
+        return _Formula(tree, indices, definition_texts(self.printer, tree, builder.definitions))
 
-    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
-        used = {part.name for part in leaves([node])}
-        moving = {name: part for name, part in parts.items() if name in used}
-        names = self.derivatives.display_names()
-        builder = Notation(node, names, self.by_index, moving, self.derivatives.declared)
-        tree, self.indices = builder.result()
-        return tree, definition_texts(self.printer, tree, builder.definitions)
-
-    def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
-        left = f"{self.printer.left_side(left, self.indices)} " if left else ""
-        text = f"{left}= {self.printer.text(tree)}"
-        return self.printer.where(text, where) if where else text
+    def _equation(self, left: str, formula: _Formula) -> str:
+        """Write `left` = the formula, or "= the formula" without a left side."""
+        left = f"{self.printer.left_side(left, formula.indices)} " if left else ""
+        text = f"{left}= {self.printer.text(formula.tree)}"
+        return self.printer.where(text, formula.definitions) if formula.definitions else text
 
 
-def turned(tree: Tree, previous: Tree) -> Tree:
-    """The trace of a product, turned to start as the line before."""
-    first, second = _trace(previous), _trace(tree)
-    if first is None or second is None or first[0] not in second:
+def align_trace(tree: Tree, previous: Tree) -> Tree:
+    """Rotate the product in a trace so that it starts with the same factor as in `previous`."""
+    previous_factors, factors = _trace_factors(previous), _trace_factors(tree)
+    if not previous_factors or not factors or previous_factors[0] not in factors:
         return tree
-    turn = second.index(first[0])
-    if not turn:
-        return tree
-    product = algebra.matmul(*second[turn:], *second[:turn])
-    if not isinstance(product, kinds.Matmul):
+    start = factors.index(previous_factors[0])
+    product = algebra.matmul(*factors[start:], *factors[:start])
+    if not start or not isinstance(product, kinds.Matmul):
         return tree
     if isinstance(tree, kinds.Scale):
         return algebra.scale(tree.coefficient, tree.scalars[:-1], kinds.Trace(product))
     return kinds.Trace(product)
 
 
-def _trace(tree: Tree) -> tuple[Tree, ...] | None:
-    """The factors of the product whose trace a tree is, up to a number."""
+def _trace_factors(tree: Tree) -> tuple[Tree, ...]:
+    """Return the factors of B C ... for a tree tr(B C ...) or a number times it, else ()."""
     if isinstance(tree, kinds.Scale) and tree.body is None and len(tree.scalars) == 1:
         tree = tree.scalars[0]
     if isinstance(tree, kinds.Trace) and isinstance(tree.body, kinds.Matmul):
         return tree.body.factors
-    return None
+    return ()

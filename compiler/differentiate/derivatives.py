@@ -1,8 +1,8 @@
 """All derivatives of a function, each derived from the one before.
 
-value -> differential (JVP) -> its transpose (VJP) -> the gradient, and the JVP at a basis of
-tangents -> the Jacobian; the same once more on the gradient gives HVP and Hessian. Everything
-is derived without the batch axis; where the function has one it is put in at the end.
+The differential of the value is the JVP, its transpose the VJP or gradient, and the JVP at a basis
+of tangents the Jacobian; of the gradient, the differential gives HVP and Hessian. All are derived
+without the batch axis, which is inserted last.
 """
 
 from __future__ import annotations
@@ -49,51 +49,51 @@ KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 
 Key = tuple[str, ...]
-"""Which inputs a result belongs to: () for a value or JVP, (name,), or a pair for a Hessian."""
+"""Inputs of a result: () for a value or JVP, (name,), or a pair of names for a Hessian."""
 
 
 class Derivatives:
-    """The closed forms for one function; nodes are derived when first asked for."""
+    """The closed forms of all derivatives of one function, each derived at its first use."""
 
     def __init__(self, function: Declaration) -> None:
         self.function = function
         self.inputs = {leaf.name: leaf for leaf in function.inputs}
         self.wrt = [self.inputs[name] for name in function.wrt]
         self.cotangent = Leaf("cotangent", function.expression.shape, role="cotangent")
-        self._finished: dict[str, dict[Key, Node]] = {}
-        self._kernels: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
-        self._indexed: dict[str, dict[Key, Node]] = {}
+        self._results: dict[str, dict[Key, Node]] = {}
+        self._kernel_results: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
+        self._index_results: dict[str, dict[Key, Node]] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The derivative kinds that the function has."""
-        return KINDS + SCALAR_KINDS if self._scalar else KINDS
+        """The kinds of derivatives that the function has."""
+        return KINDS + SCALAR_KINDS if self._is_scalar else KINDS
 
     @property
-    def _scalar(self) -> bool:
+    def _is_scalar(self) -> bool:
         return not self.function.expression.shape
 
     def tangent(self, leaf: Leaf) -> Leaf:
-        """The tangent of an input, of the input's structure if that is a linear space."""
+        """Make the tangent of an input, of its structure if such matrices are a linear space."""
         name = "tangent" if len(self.wrt) == 1 else f"tangent_{leaf.name}"
-        linear = leaf.structure in PROJECTED and leaf.structure != "orthogonal"
-        structure = leaf.structure if linear else "general"
+        is_linear_space = leaf.structure in PROJECTED and leaf.structure != "orthogonal"
+        structure = leaf.structure if is_linear_space else "general"
         return Leaf(name, leaf.shape, structure, role="tangent")
 
     def results(self, kind: str) -> dict[Key, Node]:
-        """The nodes of a kind, without the batch axis, in canonical form."""
+        """Derive the results of a kind, without the batch axis, in canonical form."""
         if not isinstance(kind, str) or kind not in self.kinds:
             raise DeclarationError(
                 f"{self.function.name}: there is no {shown(kind)}; it has {', '.join(self.kinds)}"
             )
-        if kind not in self._finished:
+        if kind not in self._results:
             nodes: dict[Key, Node] = getattr(self, f"_{kind}")
-            finished = simplify(list(nodes.values()), final=True)
-            self._finished[kind] = dict(zip(nodes, finished, strict=True))
-        return self._finished[kind]
+            simplified = simplify(list(nodes.values()), final=True)
+            self._results[kind] = dict(zip(nodes, simplified, strict=True))
+        return self._results[kind]
 
     def batched(self, kind: str) -> dict[Key, Node]:
-        """The nodes of a kind as the generated functions compute them, with the batch axis."""
+        """Derive the results of a kind with the batch axis; sum a VJP by an unbatched input."""
         results = self.results(kind)
         if not self.function.batch:
             return results
@@ -105,7 +105,7 @@ class Derivatives:
         return dict(zip(results, simplify(nodes), strict=True))
 
     def arguments(self, kind: str) -> list[Leaf]:
-        """The leaves that the generated function of a kind takes, in order."""
+        """List the parameters of the generated function of a kind, in order."""
         leaves: list[Leaf] = list(self.function.inputs)
         if kind == "vjp":
             leaves.append(self.cotangent)
@@ -114,21 +114,21 @@ class Derivatives:
         return [self._batched_leaf(leaf) for leaf in leaves]
 
     def kernel(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
-        """What a kernel takes and computes: as `arguments` and `batched`, where tangents may be
-        any arrays and are projected on their inputs' structures."""
-        if kind not in self._kernels:
+        """Derive the parameters and results of a kernel: as `arguments` and `batched`, for
+        tangents of any structure, which are projected on the structures of their inputs."""
+        if kind not in self._kernel_results:
             arguments, results = self._with_general_tangents(kind)
-            selected = self.with_selections(list(results.values()))
-            nodes = with_adjugates(self.with_lengths(selected))
-            self._kernels[kind] = arguments, dict(zip(results, nodes, strict=True))
-        return self._kernels[kind]
+            nodes = self.with_selections(list(results.values()))
+            nodes = with_adjugates(self.with_lengths(nodes))
+            self._kernel_results[kind] = arguments, dict(zip(results, nodes, strict=True))
+        return self._kernel_results[kind]
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
-        """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.finite_parts`)."""
+        """Take the subgradient 0 of lengths at 0 in derivatives (`simplify.finite_parts`)."""
         return with_lengths(nodes, [*self.batched("value").values()])
 
     def with_selections(self, nodes: Sequence[Node]) -> list[Node]:
-        """Nodes of derivatives that select by the conditions of `where` (`simplify.selections`)."""
+        """Select by the conditions of `where` in derivatives (`simplify.selections`)."""
         return with_selections(nodes, self.batched("value").values())
 
     def _with_general_tangents(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
@@ -136,11 +136,11 @@ class Derivatives:
         results = self.batched(kind)
         general: dict[Leaf, Leaf] = {}
         projected: dict[Node, Node] = {}
-        for own in self.wrt if kind in ("jvp", "hvp") else ():
-            if own.structure in PROJECTED:
-                leaf = self._batched_leaf(self.tangent(own))
-                general[leaf] = Leaf(leaf.name, leaf.shape, role=leaf.role)
-                projected[leaf] = project(general[leaf], self.function.batched(own))
+        for leaf in self.wrt if kind in ("jvp", "hvp") else ():
+            if leaf.structure in PROJECTED:
+                tangent = self._batched_leaf(self.tangent(leaf))
+                general[tangent] = Leaf(tangent.name, tangent.shape, role=tangent.role)
+                projected[tangent] = project(general[tangent], self.function.batched(leaf))
         if projected:
             nodes = simplify(substitute(list(results.values()), projected))
             results = dict(zip(results, nodes, strict=True))
@@ -150,21 +150,20 @@ class Derivatives:
     def _batched_leaf(self, leaf: Leaf) -> Leaf:
         if leaf.role == "input":
             return self.function.batched(leaf)
-        owner = next((own.name for own in self.wrt if self.tangent(own) is leaf), None)
-        stacked = leaf is self.cotangent or owner in self.function.batch
-        shape = (BATCH, *leaf.shape) if stacked and self.function.batch else leaf.shape
+        primal = next((primal.name for primal in self.wrt if self.tangent(primal) is leaf), None)
+        has_batch_axis = leaf is self.cotangent or primal in self.function.batch
+        shape = (BATCH, *leaf.shape) if has_batch_axis and self.function.batch else leaf.shape
         return Leaf(leaf.name, shape, leaf.structure, leaf.role)
 
     def _with_batch(self, node: Node, summed: bool) -> Node:
         leaves = [*self.function.inputs, self.cotangent, *map(self.tangent, self.wrt)]
-        moved = {leaf: self._batched_leaf(leaf) for leaf in leaves}
-        changed: Mapping[Node, Node] = {old: new for old, new in moved.items() if old is not new}
-        stacked = substitute([node], changed, (BATCH,))[0]
+        pairs = [(leaf, self._batched_leaf(leaf)) for leaf in leaves]
+        batched_leaves: dict[Node, Node] = {old: new for old, new in pairs if old is not new}
+        (batched,) = substitute([node], batched_leaves, (BATCH,))
         labels = list(range(node.ndim))
-        sizes = {"batch": BATCH}
-        own = ["batch", *labels] if stacked.ndim > node.ndim else labels
-        output = labels if summed else ["batch", *labels]
-        return einsum([(stacked, own)], output, sizes=sizes)
+        batched_labels = ["batch", *labels]
+        factor = (batched, batched_labels if batched.ndim > node.ndim else labels)
+        return einsum([factor], labels if summed else batched_labels, sizes={"batch": BATCH})
 
     @cached_property
     def _value(self) -> dict[Key, Node]:
@@ -172,17 +171,17 @@ class Derivatives:
 
     @cached_property
     def _jvp(self) -> dict[Key, Node]:
-        return self._pushed_forward({(): self._smooth})
+        return self._push_forward({(): self._differentiable_value})
 
     @cached_property
     def _vjp(self) -> dict[Key, Node]:
-        return self._pulled_back(self.cotangent)
+        return self._pull_back(self.cotangent)
 
     @cached_property
     def _gradient(self) -> dict[Key, Node]:
-        return self._pulled_back(full(1))
+        return self._pull_back(full(1))
 
-    def _pulled_back(self, cotangent: Node) -> dict[Key, Node]:
+    def _pull_back(self, cotangent: Node) -> dict[Key, Node]:
         tangents = [self.tangent(leaf) for leaf in self.wrt]
         pulled = simplify(transpose(self._jvp[()], tangents, cotangent))
         projected = simplify(
@@ -192,46 +191,47 @@ class Derivatives:
 
     @cached_property
     def _value_and_gradient(self) -> dict[Key, Node]:
-        return {(): self._smooth, **self._gradient}
+        return {(): self._differentiable_value, **self._gradient}
 
-    def _pushed_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
+    def _push_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
         tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}
         products = simplify(differentials(list(results.values()), tangents))
         return dict(zip(results, products, strict=True))
 
     @cached_property
-    def _smooth(self) -> Node:
-        """The value as derivatives are made of it, in functions of squares of lengths."""
+    def _differentiable_value(self) -> Node:
+        """The value with functions of lengths as functions of their squares."""
         return fused([self._value[()]])[0]
 
     @cached_property
     def _jacobian(self) -> dict[Key, Node]:
-        if self._scalar:
+        if self._is_scalar:
             return self._gradient
         return {
             (leaf.name,): jacobian
             for leaf in self.wrt
-            for jacobian in self._jacobians([self._smooth], leaf)
+            for jacobian in self._jacobians([self._differentiable_value], leaf)
         }
 
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
-        """d node / d leaf of shape (*node.shape, *leaf.shape), projected on the structure."""
+        """Derive d node / d leaf, of shape (*node.shape, *leaf.shape), projected for `leaf`."""
         tangent = self.tangent(leaf)
-        products = simplify(differentials(nodes, {leaf: tangent}))
-        jacobians = simplify([jacobian_of_linear(p, tangent) for p in products], expand=True)
+        jvps = simplify(differentials(nodes, {leaf: tangent}))
+        jacobians = simplify([jacobian_of_linear(jvp, tangent) for jvp in jvps], expand=True)
         return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
 
     def repeated(self, names: Sequence[str]) -> Node:
-        """The derivative by one input after the other: (*value.shape, *each input's shape)."""
-        first, *rest = names
-        node = (self._gradient if self._scalar else self._jacobian)[first,]
-        for name in rest:
+        """Derive by one input after the other: of shape (*value.shape, *the inputs' shapes)."""
+        first, *further_names = names
+        node = (self._gradient if self._is_scalar else self._jacobian)[first,]
+        for name in further_names:
             (node,) = self._jacobians([node], self.inputs[name])
         return simplify([node], final=True)[0]
 
-    def _tangential(self, node: Node, name: str) -> Node:
-        """A derivative of the gradient by an orthogonal input, projected again: what the gradient
-        changes by need not lie in the tangent space. Others are as they are."""
+    def _project_derivative(self, node: Node, name: str) -> Node:
+        """Project a derivative of the gradient by the input `name` on the tangent space if the
+        input is orthogonal: the tangent space changes with it, so a derivative of a gradient,
+        which is tangential, need not be."""
         leaf = self.inputs[name]
         if leaf.structure != "orthogonal":
             return node
@@ -242,109 +242,104 @@ class Derivatives:
         gradient = self._gradient
         columns = {leaf.name: self._jacobians(list(gradient.values()), leaf) for leaf in self.wrt}
         return {
-            (row, column): self._tangential(columns[column][position], row)
+            (row, column): self._project_derivative(columns[column][position], row)
             for position, (row,) in enumerate(gradient)
             for column in columns
         }
 
     @cached_property
     def _hvp(self) -> dict[Key, Node]:
-        pushed = self._pushed_forward(self._gradient)
-        return {key: self._tangential(node, key[0]) for key, node in pushed.items()}
+        products = self._push_forward(self._gradient)
+        return {key: self._project_derivative(node, key[0]) for key, node in products.items()}
 
     @property
     def declaration(self) -> str:
-        """The declared expression as NumPy text, as it was written, with the batch axis."""
+        """The declared expression as NumPy text, as it was declared, with the batch axis."""
         expression = self.function.expression
         if self.function.batch:
             expression = self._with_batch(expression, summed=False)
         return numpy_text(expression, self._size_texts())
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
-        """The formula of one result; see `Function.formula`."""
+        """Render the formula of one result; see `Function.formula`."""
         if not isinstance(style, str) or style not in STYLES:
             raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
-        results = self._shown(kind, style)
+        results = self._results_for(kind, style)
         key = self._key(kind, wrt, results)
-        if not STYLES[style].vec:
-            return render(
-                results[key], style, self.display_names(), self._size_texts(), self.declared
-            )
-        sizes = size_texts(self.function.inputs)
-        if not self._is_vec(kind, key):
-            return render(results[key], style, self.display_names(), sizes, self.declared)
-        sides = self._sides(key)
+        node, names = results[key], self.display_names()
+        sizes = size_texts(self.function.inputs) if STYLES[style].vec else self._size_texts()
+        if not self._is_vec(kind, key, style):
+            return render(node, style, names, sizes, self.declared)
         try:
-            return render_vec(
-                results[key], style, sides, self.display_names(), sizes, self.declared
-            )
+            return render_vec(node, style, self._sides(key), names, sizes, self.declared)
         except NoMatrixNotation as error:
             raise UnsupportedError(
                 f"{self.function.name}: the {kind} by {' and '.join(key)} has no vec form, that is "
                 "none made of Kronecker products; take the style 'index', or 'numpy' for its array"
             ) from error
 
-    def _shown(self, kind: str, style: str) -> dict[Key, Node]:
-        """What a style shows: text to be evaluated is what kernels compute."""
+    def _results_for(self, kind: str, style: str) -> dict[Key, Node]:
+        """Derive the results that a style shows: numpy those of the kernel, as its text is
+        evaluated; index those with adjugates in place of inverses; others the plain results."""
         if style == "numpy":
             results = self.kernel(kind)[1]
             return dict(zip(results, with_root_lengths(list(results.values())), strict=True))
         if style != "index":
             return self.results(kind)
-        if kind not in self._indexed:
+        if kind not in self._index_results:
             results = self._with_general_tangents(kind)[1]
             nodes = with_adjugates(list(results.values()))
-            self._indexed[kind] = dict(zip(results, nodes, strict=True))
-        return self._indexed[kind]
+            self._index_results[kind] = dict(zip(results, nodes, strict=True))
+        return self._index_results[kind]
 
-    def _is_vec(self, kind: str, key: Key) -> bool:
-        """Whether the vec styles write a result as a matrix between vectors."""
-        return kind in ("jacobian", "hessian") and self.results(kind)[key].ndim > 2
+    def _is_vec(self, kind: str, key: Key, style: str) -> bool:
+        """Tell whether a style writes a result as a matrix between vectorised arrays."""
+        has_vec_form = kind in ("jacobian", "hessian") and self.results(kind)[key].ndim > 2
+        return STYLES[style].vec and has_vec_form
 
     def _sides(self, key: Key) -> tuple[Side, Side]:
-        """What the rows and the columns of a Jacobian or Hessian as a matrix are."""
+        """Describe the rows and the columns of a Jacobian or Hessian in vec form."""
         row = Side.of(self.inputs[key[0]]) if len(key) == 2 else Side(self.function.expression.ndim)
         return row, Side.of(self.inputs[key[-1]])
 
     def equations(self, style: str = "unicode", kinds: Sequence[str] | None = None) -> list[str]:
-        """The formulas of all kinds, or those given, with their left-hand sides, in a style for
-        reading; for one sample where there is a batch axis. The Jacobian of a scalar function is
-        its gradient."""
+        """Render the equations of `kinds` (all by default) in a style for reading, for one sample
+        where there is a batch axis. The Jacobian of a scalar function, its gradient, is left out.
+        """
         return [
             line
             for kind in (self.kinds if kinds is None else kinds)
-            if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
+            if kind != "value_and_gradient" and not (kind == "jacobian" and self._is_scalar)
             for line in self.equation_lines(kind, style)
         ]
 
     def equation_lines(self, kind: str, style: str = "unicode") -> list[str]:
-        """The formulas of one kind with their left-hand sides; in a vec style, those without a vec
-        form by their indices."""
+        """Render the equations of one kind; in a vec style, one without a vec form by index."""
         return [self._equation(kind, key, style) for key in self.results(kind)]
 
     def _equation(self, kind: str, key: Key, style: str) -> str:
         node, names = self.results(kind)[key], self.display_names()
         printer = self.printer(style)
-        left = printer.derivative(kind, self.value_letter, key)
-        if STYLES[style].vec and self._is_vec(kind, key):
+        if self._is_vec(kind, key, style):
             sides = self._sides(key)
             operators = [side.operator for side in sides]
-            matrix = printer.vec_derivative(kind, self.value_letter, key, operators)
+            left = printer.vec_derivative(kind, self.value_letter, key, operators)
             try:
-                return render_vec_equation(matrix, node, style, sides, names, self.declared)
+                return render_vec_equation(left, node, style, sides, names, self.declared)
             except NoMatrixNotation:
                 style = "index"
+        left = printer.derivative(kind, self.value_letter, key)
         return render_equation(left, node, style, names, self.declared)
 
     def printer(self, style: str) -> MathPrinter:
-        """The printer of a style for reading, for formulas with the function's names."""
+        """Return the printer of a style for reading, for formulas with the function's names."""
         return math_printers()[style].beside(self.declared | {self.value_letter})
 
     @cached_property
     def declared(self) -> frozenset[str]:
-        """The names of the inputs and of the sizes in their shapes."""
-        sizes = {size for leaf in self.function.inputs for size in leaf.shape}
-        symbols = {symbol.name for size in sizes for symbol in size.free_symbols}
+        """The names of the inputs and of their dimensions."""
+        dimensions = {dimension for leaf in self.function.inputs for dimension in leaf.shape}
+        symbols = {symbol.name for dimension in dimensions for symbol in dimension.free_symbols}
         return frozenset(self.inputs) | symbols
 
     def __str__(self) -> str:
@@ -357,25 +352,28 @@ class Derivatives:
 
     @cached_property
     def _result_letter(self) -> str:
-        """A name for the value that no input or size has, to carry the cotangent's bar."""
-        taken = {name.upper() for name in self.declared}
+        """The capital letter of the value, which no input or size has. In formulas, the cotangent
+        is this letter with a bar."""
+        declared = {name.upper() for name in self.declared}
         letters = chain("YZFGHPQRUVW", ["Value"], (f"Y{number}" for number in count(1)))
-        return next(letter for letter in letters if letter.upper() not in taken)
+        return next(letter for letter in letters if letter.upper() not in declared)
 
     def display_names(self) -> dict[str, str]:
-        letter = self._result_letter
-        shown = letter if self.function.expression.ndim > 1 else letter.lower()
-        return {"cotangent": shown, **{self.tangent(leaf).name: leaf.name for leaf in self.wrt}}
+        """Map the cotangent and the tangents to the names that carry their accents in formulas."""
+        primals = {self.tangent(leaf).name: leaf.name for leaf in self.wrt}
+        return {"cotangent": self.value_letter, **primals}
 
     @property
     def value_letter(self) -> str:
-        """What stands for the value in formulas."""
-        return self.display_names()["cotangent"]
+        """The name of the value in formulas: a capital letter for a matrix."""
+        letter = self._result_letter
+        return letter if self.function.expression.ndim > 1 else letter.lower()
 
     def _size_texts(self) -> dict[str, str]:
         return size_texts([self.function.batched(leaf) for leaf in self.function.inputs])
 
     def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
+        """Find the result that a user means by `wrt`: a name, an input, or several of these."""
         if wrt is None:
             if len(results) == 1:
                 return next(iter(results))
@@ -398,37 +396,37 @@ class Derivatives:
 
 
 def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
-    """For each dimension, where NumPy reads it off an array."""
-    found: dict[sympy.Basic, sympy.Basic] = {}
+    """Write each dimension as NumPy reads it off an array, such as "X.shape[0]"."""
+    values: dict[sympy.Basic, sympy.Basic] = {}
     for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
         text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
-        found[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **found})
-    return {str(symbol): index(value) for symbol, value in found.items()}
+        values[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **values})
+    return {str(symbol): index(value) for symbol, value in values.items()}
 
 
 def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
-    """The tangents of nodes, as the rules of differentiation leave them, not simplified; what is
-    made of one spectral decomposition shares it."""
+    """Compute the tangents of nodes without simplifying them. Functions of matrices written with
+    eigenvectors are differentiated as such (`spectral`)."""
     return spectral.unpack(differential(spectral.pack(nodes), tangents))
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
-    """The array J[out..., in...] of a map that is linear in `tangent`: the map at a basis.
+    """Build the array J[out..., in...] of a map that is linear in `tangent`.
 
-    The basis tangents are deltas with further leading axes, which end up last.
+    The map is evaluated at all basis tangents, stacked along leading axes, which are moved last.
     """
     basis = basis_tangent(tangent.shape)
-    rank, extra = jvp.ndim, tangent.ndim
-    pushed = substitute([jvp], {tangent: basis}, tangent.shape)[0]
-    inner = [("in", axis) for axis in range(extra)]
-    output = [*range(rank), *inner]
-    labels = [*inner, *range(rank)] if pushed.ndim > rank or not extra else [*range(rank)]
-    sizes = dict(zip(inner, tangent.shape, strict=True))
-    return einsum([(pushed, labels)], output, sizes=sizes)
+    (columns,) = substitute([jvp], {tangent: basis}, tangent.shape)
+    output_labels = [*range(jvp.ndim)]
+    input_labels = [("in", axis) for axis in range(tangent.ndim)]
+    is_stacked = columns.ndim > jvp.ndim or not tangent.ndim
+    labels = [*input_labels, *output_labels] if is_stacked else output_labels
+    sizes = dict(zip(input_labels, tangent.shape, strict=True))
+    return einsum([(columns, labels)], [*output_labels, *input_labels], sizes=sizes)
 
 
 def basis_tangent(shape: Shape) -> Node:
-    """B[k..., i...] = 1 where every k equals its i."""
+    """Build B[k..., i...] = 1 where each k equals its i, else 0: the basis tangents, stacked."""
     factors = [(Delta(size), (("k", axis), ("i", axis))) for axis, size in enumerate(shape)]
     axes = range(len(shape))
     return einsum(factors, [*(("k", a) for a in axes), *(("i", a) for a in axes)])
@@ -442,12 +440,12 @@ PROJECTED = {
     "diagonal": "diagonal",
     "orthogonal": "tangential",
 }
-"""The structures on which derivatives are projected, and what their matrices are called."""
+"""Structures on which derivatives are projected, and the adjectives of their matrices."""
 
 
 def project(node: Node, leaf: Leaf) -> Node:
-    """A cotangent or Jacobian, whose last axes are those of `leaf`, projected orthogonally on its
-    structure: for an orthogonal matrix on the tangent space there."""
+    """Project a cotangent or Jacobian, whose last axes are those of `leaf`, orthogonally on the
+    structure of `leaf`; for an orthogonal matrix, on the tangent space at it."""
     if leaf.structure not in PROJECTED:
         return node
     if leaf.structure == "orthogonal":
@@ -466,22 +464,23 @@ def project(node: Node, leaf: Leaf) -> Node:
 
 
 def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
-    """(A + Aᵀ) / 2, where A are the last two axes; terms that are symmetric stay as they are."""
+    """Compute (A + Aᵀ) / 2, where A are the last two axes; symmetric terms are left alone."""
     if isinstance(node, Sum):
-        kept = [term for term in node.terms if "symmetric" in facts(term)]
-        rest = tuple(term for term in node.terms if term not in kept)
-        if kept and rest:
-            return Sum((*kept, _symmetric_part(Sum(rest, node.shape), axes)), node.shape)
+        symmetric = [term for term in node.terms if "symmetric" in facts(term)]
+        general = tuple(term for term in node.terms if term not in symmetric)
+        if symmetric and general:
+            return Sum((*symmetric, _symmetric_part(Sum(general, node.shape), axes)), node.shape)
     swapped = (*axes[:-2], axes[-1], axes[-2])
-    halves = tuple(einsum([(node, own)], axes, sympy.S.Half) for own in (axes, swapped))
+    halves = tuple(einsum([(node, labels)], axes, sympy.S.Half) for labels in (axes, swapped))
     return Sum(halves, node.shape)
 
 
 def _tangential_part(node: Node, leaf: Leaf, row: int) -> Node:
-    """(A - Q Aᵀ Q) / 2, where A are the axes `row` and the next: the nearest matrix with
+    """Compute (A - Q Aᵀ Q) / 2, where A are the axes `row` and `row + 1`: the nearest matrix with
     Qᵀ A + Aᵀ Q = 0 (Edelman, Arias and Smith, 1998, 2.2.1)."""
     axes = list(range(node.ndim))
-    stacked, inside = axes[: leaf.ndim - 2], [*axes[:row], "i", "j", *axes[row + 2 :]]
-    left, right = (*stacked, row, "j"), (*stacked, "i", row + 1)
-    turned = einsum([(node, inside), (leaf, left), (leaf, right)], axes, -sympy.S.Half)
-    return Sum((einsum([(node, axes)], axes, sympy.S.Half), turned), node.shape)
+    stack = axes[: leaf.ndim - 2]
+    transposed = (node, [*axes[:row], "i", "j", *axes[row + 2 :]])
+    left, right = (leaf, (*stack, row, "j")), (leaf, (*stack, "i", row + 1))
+    product = einsum([transposed, left, right], axes, -sympy.S.Half)
+    return Sum((einsum([(node, axes)], axes, sympy.S.Half), product), node.shape)

@@ -28,47 +28,47 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 def differential(roots: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
-    """The tangents of `roots` where each leaf in `tangents` moves along its tangent.
+    """Compute the tangents of `roots` where each leaf in `tangents` moves along its tangent.
 
     Raises UnsupportedError for an operation without a rule.
     """
-    known: dict[Node, Node] = dict(tangents)
+    tangent_of: dict[Node, Node] = dict(tangents)
     for node in topological(roots):
-        if node not in known:
-            known[node] = rule(node, known)
-    return [known[root] for root in roots]
+        if node not in tangent_of:
+            tangent_of[node] = rule(node, tangent_of)
+    return [tangent_of[root] for root in roots]
 
 
-def rule(node: Node, known: Mapping[Node, Node]) -> Node:
-    """The tangent of a node, from those of its children."""
-    if all(is_zero(known[child]) for child in node.children):
+def rule(node: Node, tangent_of: Mapping[Node, Node]) -> Node:
+    """Compute the tangent of `node` from the tangents of its children."""
+    if all(is_zero(tangent_of[child]) for child in node.children):
         return zeros(node.shape)
     match node:
         case Einsum():
-            return _einsum(node, known)
+            return _differentiate_product(node, tangent_of)
         case Sum():
-            moving = tuple(known[term] for term in node.terms if not is_zero(known[term]))
-            return Sum(moving, node.shape)
+            terms = tuple(tangent_of[term] for term in node.terms if not is_zero(tangent_of[term]))
+            return Sum(terms, node.shape)
         case Map():
-            return _map(node, known)
+            return _differentiate_map(node, tangent_of)
         case Apply():
-            return _apply(node, known)
+            return _differentiate_operation(node, tangent_of)
     raise UnsupportedError(f"no differential for {type(node).__name__}")
 
 
-def _einsum(node: Einsum, known: Mapping[Node, Node]) -> Node:
-    """The product rule: each factor in turn."""
-    tangents = [known[factor] for factor, _ in node.factors]
-    moving = [i for i, tangent in enumerate(tangents) if not is_zero(tangent)]
-    return Sum(tuple(node.with_factor(i, tangents[i]) for i in moving), node.shape)
+def _differentiate_product(node: Einsum, tangent_of: Mapping[Node, Node]) -> Node:
+    """Apply the product rule."""
+    tangents = [tangent_of[factor] for factor, _ in node.factors]
+    varying = [i for i, tangent in enumerate(tangents) if not is_zero(tangent)]
+    return Sum(tuple(node.with_factor(i, tangents[i]) for i in varying), node.shape)
 
 
-def _map(node: Map, known: Mapping[Node, Node]) -> Node:
-    """The chain rule, entry by entry."""
+def _differentiate_map(node: Map, tangent_of: Mapping[Node, Node]) -> Node:
+    """Apply the chain rule entry by entry."""
     labels = range(node.ndim)
     terms: list[Node] = []
     for position, argument in enumerate(node.arguments):
-        tangent = known[argument]
+        tangent = tangent_of[argument]
         if is_zero(tangent):
             continue
         slope = slopes.slope(node, position)
@@ -79,41 +79,44 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
     return Sum(tuple(terms), node.shape)
 
 
-def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
-    """The operation's own rule, written for its core axes; stacked axes are put in afterwards."""
+def _differentiate_operation(node: Apply, tangent_of: Mapping[Node, Node]) -> Node:
+    """Apply the rule of the operation, which is written for core axes, to all stacked axes."""
     operation = node.operation
-    point, actual = core_point(node, {"tangent": [known[a] for a, _ in node.arguments]})
+    point, values = core_point(node, [tangent_of[argument] for argument, _ in node.arguments])
     tangents = operation.differential(point)
-    return broadcast_over_stack(tangents[node.output].node, actual, node)
+    return broadcast_over_stack(tangents[node.output].node, values, node)
 
 
-def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point, dict[Node, Node]]:
-    """The operation's arguments, tangents and results on core axes, and what each stands for."""
+def core_point(node: Apply, tangents: Sequence[Node] = ()) -> tuple[Point, dict[Node, Node]]:
+    """Build the point at which the rules of an operation are evaluated, without stacked axes.
+
+    Where `node` has stacked axes, the point holds placeholders of core shape; the second result
+    maps each placeholder to the array, with stacked axes, that it stands for.
+    """
     operation = node.operation
-    actual: dict[Node, Node] = {}
+    values: dict[Node, Node] = {}
 
     def core(name: str, value: Node, labels: tuple[int, ...]) -> Array:
         if not node.stack or is_zero(value):
             return Array(value if not node.stack else zeros(value.shape[len(labels) :]))
         leaf = Leaf(name, value.shape[len(labels) :], role="placeholder")
-        actual[leaf] = _with_stack(value, labels, node) if labels else value
+        values[leaf] = _with_stack(value, labels, node) if labels else value
         return Array(leaf)
 
     arguments = tuple(
         core(f"argument {i}", value, labels) for i, (value, labels) in enumerate(node.arguments)
     )
-    tangents = tuple(
-        core(f"tangent {i}", value, node.arguments[i][1])
-        for i, value in enumerate(companions.get("tangent", []))
+    core_tangents = tuple(
+        core(f"tangent {i}", value, node.arguments[i][1]) for i, value in enumerate(tangents)
     )
-    every = tuple(range(len(node.stack)))
+    all_labels = tuple(range(len(node.stack)))
     shapes = operation.shapes([argument.node.shape for argument in arguments], node.parameters)
-    results = tuple(core(f"result {i}", node.sibling(i), every) for i in range(len(shapes)))
-    return Point(arguments, tangents, results, node.parameters), actual
+    results = tuple(core(f"result {i}", node.sibling(i), all_labels) for i in range(len(shapes)))
+    return Point(arguments, core_tangents, results, node.parameters), values
 
 
 def _with_stack(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
-    """`value`, whose leading axes are the stacked axes `labels`, with all of them, in order."""
+    """Broadcast `value`, whose leading axes are the stacked axes `labels`, to all stacked axes."""
     stack = tuple(range(len(node.stack)))
     if labels == stack:
         return value
@@ -122,9 +125,10 @@ def _with_stack(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
     return einsum([(value, (*labels, *core))], [*stack, *core], sizes=sizes)
 
 
-def broadcast_over_stack(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
-    """A rule's result on core axes, for all values of the stacked axes of `node`."""
+def broadcast_over_stack(expression: Node, values: Mapping[Node, Node], node: Apply) -> Node:
+    """Evaluate the result of a rule, an expression of placeholders on core axes, at `values` for
+    all indices of the stacked axes of `node`."""
     if not node.stack:
         return expression
-    result = substitute([expression], actual, node.stack)[0]
+    result = substitute([expression], values, node.stack)[0]
     return _with_stack(result, (), node) if result.ndim == expression.ndim else result

@@ -1,13 +1,15 @@
 """Functions of matrices that are written with eigenvalues and eigenvectors.
 
-V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has none: with B = Vᵀ dA V
-they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
-same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
-do here, so derivatives of every order are made of divided differences; and for singular values, and
-for V diag(h(λ)) V⁻¹ of a general matrix. Where h has constants c as well, as the zeros and ones of
-a spectral projector, they hold where eigenvalues of equal c are repeated (`ir.spectral_weights`).
-These products are packed into operations before an expression is differentiated, and unpacked
-afterwards.
+V diag(h(λ)) Vᵀ is differentiable where eigenvalues are repeated, though V is not: with B = Vᵀ dA V
+its differential is V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein
+1965). The same holds for each index of an eigenvalue that two eigenvectors have, as both indices of
+L do here; so derivatives of every order consist of divided differences. It also holds for singular
+values, and for V diag(h(λ)) V⁻¹ of a general matrix. Where h depends on constants c as well, such
+as the zeros and ones of a spectral projector, it holds where eigenvalues of equal c are repeated
+(`ir.spectral_weights`).
+
+Products of eigenvectors are therefore packed into single operations before an expression is
+differentiated, and unpacked afterwards.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.differentiate.spectral_products import (
+    DECOMPOSITIONS,
     NEW,
     PRODUCT,
-    VALUES_ALONE,
     VectorFactor,
     number,
     row_and_index,
@@ -58,21 +60,21 @@ from derivatrix.compiler.simplify.products import eliminate_delta, merge_gathers
 from derivatrix.runtime.errors import UnsupportedError
 
 JUMPING = (*PIECEWISE_CONSTANT, step)
-"""Functions that may make a constant of what varies."""
+"""Functions that may be piecewise constant in a varying argument."""
 
-TERMS = 64
-"""Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
+MAX_TERMS = 64
+"""Most terms of a product that is multiplied out so that eigenvectors become its factors."""
 
 
 def pack(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with the products of eigenvectors packed into operations."""
+    """Replace products of eigenvectors by operations of `spectral_products`."""
     spectra: list[_Spectrum] = []
     variation = _Variation()
 
     def change(node: Node) -> Node:
-        found = vectors_of(node)
-        if found and not any(spectrum.is_own(found[0]) for spectrum in spectra):
-            spectra.append(_Spectrum(found[0], variation))
+        vectors = vectors_of(node)
+        if vectors and not any(spectrum.contains(vectors[0]) for spectrum in spectra):
+            spectra.append(_Spectrum(vectors[0], variation))
         if isinstance(node, Einsum):
             for spectrum in spectra:
                 node = spectrum.pack(node)
@@ -82,25 +84,25 @@ def pack(roots: Sequence[Node]) -> list[Node]:
 
 
 def unpack(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with those operations as products again."""
+    """Write operations of `spectral_products` as products again."""
 
     def change(node: Node) -> Node:
         if isinstance(node, Apply) and node.operation is PRODUCT:
             node = unpacked(node)
-        return _multiplied_out(node)
+        return _multiply_out(node)
 
     return transformed(roots, change)
 
 
-def _multiplied_out(node: Node) -> Node:
-    """A product with the differential of one of those operations as a sum of products, which need
-    not have as many axes on the way."""
+def _multiply_out(node: Node) -> Node:
+    """Multiply out a product with the differential of a packed operation: a sum of products, whose
+    intermediate results need fewer axes."""
     if not isinstance(node, Einsum):
         return node
     for position, (factor, _) in enumerate(node.factors):
         if isinstance(factor, Sum) and any(map(_holds_vectors, factor.terms)):
             terms = (node.with_factor(position, term) for term in factor.terms)
-            return Sum(tuple(map(_multiplied_out, terms)), node.shape)
+            return Sum(tuple(map(_multiply_out, terms)), node.shape)
     return node
 
 
@@ -110,75 +112,79 @@ def _holds_vectors(node: Node) -> bool:
 
 
 class _Variation:
-    """The nodes that vary with any input; signs and steps do not."""
+    """Tells which nodes vary with any input; signs and steps do not."""
 
     def __init__(self) -> None:
-        self._known: dict[Node, bool] = {}
+        self._is_varying: dict[Node, bool] = {}
 
     def varies(self, root: Node) -> bool:
-        if root not in self._known:
+        if root not in self._is_varying:
             for node in topological([root]):
-                self._known.setdefault(node, self._varies(node))
-        return self._known[root]
+                self._is_varying.setdefault(node, self._varies(node))
+        return self._is_varying[root]
 
     def _varies(self, node: Node) -> bool:
         if isinstance(node, Leaf):
             return True
         if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
             return False
-        moving = [place for place, child in enumerate(node.children) if self._known[child]]
+        varying = [place for place, child in enumerate(node.children) if self._is_varying[child]]
         if isinstance(node, Map) and node.expression.has(*JUMPING):
-            return any(derivative(node.expression, slot(place)) != 0 for place in moving)
-        return bool(moving)
+            return any(derivative(node.expression, slot(place)) != 0 for place in varying)
+        return bool(varying)
+
+
+class _TooManyTermsError(Exception):
+    """A product has too many terms when it is multiplied out."""
 
 
 class _Spectrum:
-    """The eigenvalues and eigenvectors of one matrix, or of stacked ones, or the singular values
-    and vectors; found with `one` of them. variation: which other nodes are constants."""
+    """The eigenvalues and eigenvectors, or singular values and vectors, of a matrix or of stacked
+    matrices. `decomposition`: any output of it."""
 
-    def __init__(self, one: Apply, variation: _Variation) -> None:
+    def __init__(self, decomposition: Apply, variation: _Variation) -> None:
         self.variation = variation
-        self.operation = one.operation
-        self.arguments = one.arguments
-        self.stack = one.stack
+        self.operation = decomposition.operation
+        self.arguments = decomposition.arguments
+        self.stack = decomposition.stack
         self._axes: dict[Node, frozenset[int]] = {}
 
     def pack(self, node: Node) -> Node:
-        """`node`, a product or a sum of them, with its products of eigenvectors as one operation;
-        as it is where that is not possible."""
+        """Replace the eigenvectors in `node`, a product or a sum of products, by one operation;
+        return `node` itself where that is not possible."""
         if isinstance(node, Sum):
             return Sum(tuple(map(self.pack, node.terms)), node.shape)
         if not isinstance(node, Einsum) or not self._labels(node.factors):
             return node
         terms = []
         for product in self._expanded(Product.of(node)):
-            found = self._packed(_selections_merged(product))
-            if found is None:
+            packed = self._pack_product(_merge_selections(product))
+            if packed is None:
                 return node
-            terms.append(found.node)
+            terms.append(packed.node)
         return terms[0] if len(terms) == 1 else Sum(tuple(terms), node.shape)
 
-    def is_own(self, node: Node) -> bool:
-        """Whether a node is of this decomposition."""
+    def contains(self, node: Node) -> bool:
+        """Tell whether a node is an output of this decomposition."""
         if not isinstance(node, Apply):
             return False
-        operation = VALUES_ALONE.get(node.operation, node.operation)
-        own = (operation, node.arguments, node.stack)
-        return own == (self.operation, self.arguments, self.stack)
+        operation = DECOMPOSITIONS.get(node.operation, node.operation)
+        same_matrices = node.arguments == self.arguments and node.stack == self.stack
+        return operation == self.operation and same_matrices
 
     def vectors(self, node: Node, labels: Sequence[int]) -> VectorFactor | None:
-        """A node with its labels as vectors, if it is vectors."""
-        found = vectors_of(node)
-        if not found or not self.is_own(found[0]):
+        """Read a labelled factor as vectors of this decomposition; None if it is none."""
+        vectors = vectors_of(node)
+        if not vectors or not self.contains(vectors[0]):
             return None
-        return found[1], *row_and_index(found[1], labels)
+        return vectors[1], *row_and_index(vectors[1], labels)
 
     def is_values(self, node: Node) -> bool:
-        """Whether a node is the values."""
-        return self.is_own(node) and vectors_of(node) is None
+        """Tell whether a node is the eigenvalues or singular values."""
+        return self.contains(node) and vectors_of(node) is None
 
     def _axes_of(self, node: Node) -> frozenset[int]:
-        """The axes of a node that run over eigenvalues."""
+        """Find the axes of a node that run over eigenvalues."""
         if node not in self._axes:
             self._axes[node] = frozenset(self._find_axes(node))
         return self._axes[node]
@@ -186,7 +192,7 @@ class _Spectrum:
     def _find_axes(self, node: Node) -> set[int]:
         if vectors := self.vectors(node, range(node.ndim)):
             return {vectors[2]}
-        if self.is_own(node):
+        if self.contains(node):
             return {node.ndim - 1}
         if isinstance(node, Einsum):
             return {label for label in self._labels(node.factors) if label < node.ndim}
@@ -194,87 +200,85 @@ class _Spectrum:
             return {axis for child in node.children for axis in self._axes_of(child)}
         if isinstance(node, Apply) and node.operation is SOFTMAX:
             argument, labels = node.arguments[0]
-            last = argument.ndim - 1 in self._axes_of(argument)
-            return {node.ndim - 1} if last and labels == tuple(range(len(node.stack))) else set()
+            over_values = argument.ndim - 1 in self._axes_of(argument)
+            is_unbroadcast = labels == tuple(range(len(node.stack)))
+            return {node.ndim - 1} if over_values and is_unbroadcast else set()
         return set()
 
     def _labels(self, factors: Sequence[Factor]) -> set[int]:
-        """The labels that run over eigenvalues."""
-        return {own[axis] for node, own in factors for axis in self._axes_of(node)}
+        """Find the labels that run over eigenvalues."""
+        return {labels[axis] for node, labels in factors for axis in self._axes_of(node)}
 
     def _expanded(self, product: Product) -> list[Product]:
-        """Products that add up to this one, where no sum or product that shares a summed index of
-        eigenvalues with others has an eigenvector or a sum in it; up to so many."""
-        pending, done = [product], list[Product]()
-        while pending:
-            current = pending.pop()
-            if len(pending) + len(done) > TERMS:
-                return [product]
-            position = self._to_multiply_out(current)
-            if position is None:
-                done.append(current)
-                continue
-            node = current.factors[position][0]
-            assert isinstance(node, Einsum | Sum)
-            pending += current.multiplied_out(position, node)
-        return done
+        """Multiply a product out until no composite factor with a summed index of eigenvalues
+        contains eigenvectors or contractions; return it alone if that takes too many terms."""
 
-    def _to_multiply_out(self, product: Product) -> int | None:
-        """The position of a factor to multiply out."""
-        summed = self._labels(product.factors) - set(product.output)
-        for position, (node, labels) in enumerate(product.factors):
-            axes = self._axes_of(node)
-            if any(labels[axis] in summed for axis in axes) and self._opens(node):
-                return position
-        return None
+        def opened(current: Product, others: int) -> list[Product] | None:
+            if others > MAX_TERMS:
+                raise _TooManyTermsError
+            summed = self._labels(current.factors) - set(current.output)
+            for position, (node, labels) in enumerate(current.factors):
+                axes = self._axes_of(node)
+                if any(labels[axis] in summed for axis in axes) and self._is_composite(node):
+                    assert isinstance(node, Einsum | Sum)
+                    return current.multiplied_out(position, node)
+            return None
 
-    def _opens(self, node: Node) -> bool:
-        """Whether a product or sum has eigenvectors or a sum over an index in it."""
+        try:
+            return product.rewritten(opened)
+        except _TooManyTermsError:
+            return [product]
+
+    def _is_composite(self, node: Node) -> bool:
+        """Tell whether a node is a product or sum that contains eigenvectors or a contraction."""
         if not isinstance(node, (Einsum, Sum)):
             return False
         if isinstance(node, Einsum) and node.contracted:
             return True
         return any(
-            self.vectors(child, range(child.ndim)) or self._opens(child) for child in node.children
+            self.vectors(child, range(child.ndim)) or self._is_composite(child)
+            for child in node.children
         )
 
-    def _packed(self, product: Product) -> Product | None:
-        """A product with its eigenvectors, all that have two at an index, as one operation."""
-        places: dict[int, list[int]] = {}
-        outer: dict[int, Labels] = {}
+    def _pack_product(self, product: Product) -> Product | None:
+        """Pack all eigenvectors of a product that are two at an index; None if there are none."""
+        positions_at: dict[int, list[int]] = {}
+        stack_labels: dict[int, Labels] = {}
         for position, (node, labels) in enumerate(product.factors):
             if vectors := self.vectors(node, labels):
-                places.setdefault(vectors[2], []).append(position)
-                outer.setdefault(vectors[2], labels[:-2])
-        chosen = [
+                positions_at.setdefault(vectors[2], []).append(position)
+                stack_labels.setdefault(vectors[2], labels[:-2])
+        indices = [
             label
-            for label, positions in places.items()
+            for label, positions in positions_at.items()
             if label not in product.output
             and self._are_a_pair([product.factors[position] for position in positions])
-            and all(product.factors[position][1][:-2] == outer[label] for position in positions)
-            and outer[label] == next(iter(outer.values()))
+            and all(
+                product.factors[position][1][:-2] == stack_labels[label] for position in positions
+            )
+            and stack_labels[label] == next(iter(stack_labels.values()))
         ]
-        while chosen:
-            weight = _Weight(self, chosen, outer[chosen[0]])
-            failed = weight.read(product)
-            if failed is None:
-                return weight.packed(product, [places[label] for label in chosen])
-            chosen = [label for label in chosen if label not in failed]
+        while indices:
+            weight = _Weight(self, indices, stack_labels[indices[0]])
+            unreadable = weight.read(product)
+            if unreadable is None:
+                return weight.pack(product, [positions_at[label] for label in indices])
+            indices = [label for label in indices if label not in unreadable]
         return None
 
     def _are_a_pair(self, factors: Sequence[Factor]) -> bool:
-        """Whether vectors at one index are two, and those of `EIG` V and V⁻¹."""
-        inverted = [node for node, _ in factors if not self.is_own(node)]
+        """Tell whether the vectors at one index are two, and those of `EIG` V and V⁻¹."""
+        inverted = [node for node, _ in factors if not self.contains(node)]
         return len(factors) == 2 and len(inverted) == (self.operation is EIG)
 
 
-def _selections_merged(product: Product) -> Product:
-    """A product with equal selections of one axis, and those of one entry each, merged, and with a
+def _merge_selections(product: Product) -> Product:
+    """Merge equal selections of one axis, and selections of the same single entry; write a
     diagonal matrix as a vector and a delta."""
-    single: dict[Node, int] = {}
+    single_entries: dict[Node, int] = {}
     for position, (node, labels) in enumerate(product.factors):
         if isinstance(node, Slice) and node.shape[0] == 1 and labels[0] in product.summed:
-            label = single.setdefault(node, labels[0])
+            label = single_entries.setdefault(node, labels[0])
             product = product if label == labels[0] else product.renamed(labels[0], label)
         if isinstance(node, Sum) and (vector := _diagonal(node)) is not None:
             labels = product.factors[position][1]
@@ -288,59 +292,66 @@ def _selections_merged(product: Product) -> Product:
 
 
 def _diagonal(node: Node) -> Node | None:
-    """The vector v of a matrix that is written as a sum of diag(v); None for others."""
+    """Return the vector v of a matrix that is written as diag(v) or a sum of such; else None."""
     if node.ndim != 2:
         return None
     if isinstance(node, Sum):
         vectors = [_diagonal(term) for term in node.terms]
         return None if None in vectors else Sum(tuple(filter(None, vectors)), node.shape[:1])
     factors = _factors(node, (0, 1))
-    left = [(factor, own) for factor, own in factors if not isinstance(factor, Delta)]
-    if len(left) != len(factors) - 1 or (Delta(node.shape[0]), (0, 1)) not in factors:
+    arrays = [
+        (factor, tuple(0 if label == 1 else label for label in labels))
+        for factor, labels in factors
+        if not isinstance(factor, Delta)
+    ]
+    if len(arrays) != len(factors) - 1 or (Delta(node.shape[0]), (0, 1)) not in factors:
         return None
-    moved = [(factor, tuple(0 if label == 1 else label for label in own)) for factor, own in left]
     coefficient = node.coefficient if isinstance(node, Einsum) else sympy.S.One
-    return einsum(moved, (0,), coefficient, {0: node.shape[0]})
+    return einsum(arrays, (0,), coefficient, {0: node.shape[0]})
 
 
 def _factors(node: Node, labels: Labels) -> list[Factor]:
-    """The factors of a node with labels; those that it sums over are negative."""
+    """List the factors of a node with `labels`; contracted labels are negative."""
     if not isinstance(node, Einsum):
         return [(node, labels)]
     return list(relabelled(node.factors, (*labels, *range(-len(node.contracted), 0))))
 
 
 class _Weight:
-    """What a product holds beside the eigenvectors, as an expression of eigenvalues, one for each
-    label in `chosen`, of vectors over the eigenvalues that do not vary, and of other arrays.
-    `outer`: the labels of the stacked axes."""
+    """The weight of a packed product: all factors with an index of eigenvalues but the vectors, as
+    one expression of the eigenvalues (a slot for each label in `indices`), of `constants`, which
+    are vectors over eigenvalues that do not vary, and of `numbers`, which are arrays over the
+    stacked axes `stack`.
 
-    def __init__(self, spectrum: _Spectrum, chosen: Sequence[int], outer: Labels) -> None:
+    `positions`: the factors that the expression stands for. `selections`: by a summed label that
+    runs over some of the eigenvalues, the factor that selects these."""
+
+    def __init__(self, spectrum: _Spectrum, indices: Sequence[int], stack: Labels) -> None:
         self.spectrum = spectrum
-        self.chosen = chosen
-        self.outer = outer
+        self.indices = indices
+        self.stack = stack
         self.constants: list[Factor] = []
-        self.others: list[Factor] = []
+        self.numbers: list[Factor] = []
         self.positions: list[int] = []
         self.expression: sympy.Expr = sympy.S.One
         self.selections: dict[int, Factor] = {}
 
     def read(self, product: Product) -> set[int] | None:
-        """Read the product's factors; the labels that cannot be chosen, None if all can be."""
+        """Read the factors of a product. Return indices that cannot be packed, None if all can."""
         self.selections = self._selections(product)
         for position, (node, labels) in enumerate(product.factors):
             vectors = self.spectrum.vectors(node, labels)
-            here = self._indices({*labels[:-2], vectors[1]} if vectors else labels)
-            if not here:
+            indices = self._indices_among({*labels[:-2], vectors[1]} if vectors else labels)
+            if not indices:
                 continue
-            part = None if vectors else self._expression(node, labels)
-            if part is None:
-                return here
+            expression = None if vectors else self._expression(node, labels)
+            if expression is None:
+                return indices
             self.positions.append(position)
-            self.expression *= part
+            self.expression *= expression
         if self.constants:
             self.expression = gathered(self.expression)
-        for i, label in enumerate(self.chosen):
+        for i, label in enumerate(self.indices):
             try:
                 difference(self.expression, slot(i), NEW)
             except UnsupportedError:
@@ -348,37 +359,39 @@ class _Weight:
         return None
 
     def _selections(self, product: Product) -> dict[int, Factor]:
-        """The summed labels that run over some of the eigenvalues at a chosen label, and what
-        selects these."""
-        found: dict[int, list[Factor]] = {}
+        """Map each summed label that runs over some of the eigenvalues of an index to the factor
+        that selects these."""
+        selections: dict[int, list[Factor]] = {}
         for node, labels in product.factors:
-            some = isinstance(node, Slice) or (
+            is_injective = isinstance(node, Slice) or (
                 isinstance(node, Gather) and len(set(node.table)) == len(node.table)
             )
-            if some and labels[1] in self.chosen and labels[0] in product.summed:
-                found.setdefault(labels[0], []).append((node, labels))
-        return {label: own[0] for label, own in found.items() if len(own) == 1}
+            if is_injective and labels[1] in self.indices and labels[0] in product.summed:
+                selections.setdefault(labels[0], []).append((node, labels))
+        return {label: factors[0] for label, factors in selections.items() if len(factors) == 1}
 
-    def _indices(self, labels: Iterable[int]) -> set[int]:
-        """The chosen labels among these, and those of which these select some."""
-        named = (self.selections[i][1][1] if i in self.selections else i for i in labels)
-        return {label for label in named if label in self.chosen}
+    def _indices_among(self, labels: Iterable[int]) -> set[int]:
+        """Find the indices of eigenvalues among `labels` and behind their selections."""
+        sources = (self.selections[i][1][1] if i in self.selections else i for i in labels)
+        return {label for label in sources if label in self.indices}
 
     def _expression(self, node: Node, labels: Labels) -> sympy.Expr | None:
+        """Read a factor as an expression of eigenvalues, constants and numbers; None if it is
+        none."""
         factors = _factors(node, labels)
-        here = self._indices({label for _, own in factors for label in own} & {*labels})
-        if self.spectrum.is_values(node) and here:
-            whole = labels[:-1] == self.outer and labels[-1] in self.chosen
-            return slot(self.chosen.index(labels[-1])) if whole else None
-        if not here and not self._indices(labels):
-            return self._other(node, labels)
-        if len(here) == 1 and not self.spectrum.variation.varies(node):
-            return self._constant(node, labels, *here)
+        indices = self._indices_among({*labels_of(factors)} & {*labels})
+        if self.spectrum.is_values(node) and indices:
+            is_unselected = labels[:-1] == self.stack and labels[-1] in self.indices
+            return slot(self.indices.index(labels[-1])) if is_unselected else None
+        if not indices and not self._indices_among(labels):
+            return self._number(node, labels)
+        if len(indices) == 1 and not self.spectrum.variation.varies(node):
+            return self._constant(node, labels, *indices)
         if isinstance(node, Apply) and node.operation is SOFTMAX:
-            inner = self._expression(node.arguments[0][0], labels)
-            total = Apply(LOGSUMEXP, node.arguments, node.stack)
-            whole = self._other(total, labels[:-1])
-            return None if inner is None else sympy.exp(inner - whole)
+            exponent = self._expression(node.arguments[0][0], labels)
+            logsumexp = Apply(LOGSUMEXP, node.arguments, node.stack)
+            log_total = self._number(logsumexp, labels[:-1])
+            return None if exponent is None else sympy.exp(exponent - log_total)
         if isinstance(node, Map):
             parts = [self._expression(argument, labels) for argument in node.arguments]
             slots = {slot(i): part for i, part in enumerate(parts)}
@@ -390,74 +403,78 @@ class _Weight:
             inner = self._without_selections(factors, labels)
             if inner is None:
                 return None
-            parts = [self._expression(factor, own) for factor, own in inner]
-            plain = node.coefficient.is_number
-            parts.append(node.coefficient if plain else self._other(full(node.coefficient), ()))
+            parts = [self._expression(factor, inner_labels) for factor, inner_labels in inner]
+            coefficient = node.coefficient
+            parts.append(coefficient if coefficient.is_number else self._number(full(coefficient)))
             return None if None in parts else sympy.Mul(*parts)
         return None
 
     def _without_selections(self, factors: Sequence[Factor], outer: Labels) -> list[Factor] | None:
-        """The factors of a product with the labels `outer`, without those that select entries which
-        one of these says, and with the label of all eigenvalues for those; None where other labels
-        are left."""
-        names = {label: label for _, own in factors for label in own}
-        left: list[Factor] = []
-        for factor, own in factors:
-            if own[:1] and own[0] in outer and self._selects(own[0], factor):
-                names[own[1]] = self.selections[own[0]][1][1]
+        """Drop the factors of a product, whose labels are `outer`, that repeat a selection of
+        `selections`, so that the others run over all eigenvalues; None if the product contracts
+        other labels."""
+        sources = {label: label for label in labels_of(factors)}
+        arrays: list[Factor] = []
+        for node, labels in factors:
+            if labels[:1] and labels[0] in outer and self._is_selection(labels[0], node):
+                sources[labels[1]] = self.selections[labels[0]][1][1]
             else:
-                left.append((factor, own))
-        moved = relabelled(left, names)
-        known = {*outer, *self.chosen}
-        return list(moved) if all(known.issuperset(own) for _, own in moved) else None
+                arrays.append((node, labels))
+        unselected = relabelled(arrays, sources)
+        return list(unselected) if {*outer, *self.indices} >= {*labels_of(unselected)} else None
 
-    def _selects(self, label: int, node: Node) -> bool:
+    def _is_selection(self, label: int, node: Node) -> bool:
         return label in self.selections and self.selections[label][0] is node
 
     def _constant(self, node: Node, labels: Labels, index: int) -> sympy.Expr | None:
-        """A factor that does not vary and has one label of eigenvalues, as a vector over these."""
+        """Read a factor that does not vary and has one index of eigenvalues as a vector."""
         factors = _factors(node, labels)
         coefficient = node.coefficient if isinstance(node, Einsum) else sympy.S.One
         for label in labels:
-            if label in self.selections and not self._selects(label, node):
+            if label in self.selections and not self._is_selection(label, node):
                 factors.append(self.selections[label])
-        stack = tuple(label for label in self.outer if label in labels)
+        stack = tuple(label for label in self.stack if label in labels)
         if {*labels_of(factors)} & {*labels} - {*stack, index} - self.selections.keys():
             return None
         vector = einsum(factors, (*stack, index), coefficient), stack
         if vector not in self.constants:
             self.constants.append(vector)
-        return Constant(self.constants.index(vector), self.chosen.index(index))
+        return Constant(self.constants.index(vector), self.indices.index(index))
 
-    def _other(self, node: Node, labels: Labels) -> sympy.Symbol:
-        if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
-            ((values, own),) = node.arguments
-            if self.spectrum.is_values(values) and (labels, own) == (
-                self.outer,
-                (*range(len(own)),),
-            ):
+    def _number(self, node: Node, labels: Labels = ()) -> sympy.Symbol:
+        """Read a factor without an index of eigenvalues as a number for each of its labels."""
+        if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL and labels == self.stack:
+            ((values, value_labels),) = node.arguments
+            in_order = value_labels == tuple(range(len(value_labels)))
+            if in_order and self.spectrum.is_values(values):
                 return LEVEL
-        if (node, labels) not in self.others:
-            self.others.append((node, labels))
-        return number(self.others.index((node, labels)))
+        if (node, labels) not in self.numbers:
+            self.numbers.append((node, labels))
+        return number(self.numbers.index((node, labels)))
 
-    def packed(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
-        """The product with the operation instead of the factors that were read."""
-        others = [*self.constants, *self.others]
-        stack = list(dict.fromkeys([*self.outer, *(own for _, o in others for own in o)]))
-        (matrix, own) = self.spectrum.arguments[0]
-        arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]
-        arguments += [(node, tuple(map(stack.index, labels))) for node, labels in others]
-        sizes = tuple(product.sizes[label] for label in stack)
-        factors = [product.factors[position] for pair in places for position in pair]
-        vectors = [found for factor in factors if (found := self.spectrum.vectors(*factor))]
+    def pack(self, product: Product, pairs: Sequence[Sequence[int]]) -> Product:
+        """Replace the factors that were read, and the vectors at the positions `pairs`, a pair for
+        each index, by one operation."""
+        vector_positions = [position for pair in pairs for position in pair]
+        factors = [product.factors[position] for position in vector_positions]
+        vectors = [vector for factor in factors if (vector := self.spectrum.vectors(*factor))]
+        arrays = [*self.constants, *self.numbers]
+        stack = list(dict.fromkeys([*self.stack, *labels_of(arrays)]))
+        (matrix, matrix_labels) = self.spectrum.arguments[0]
+        arguments = [(matrix, tuple(stack.index(self.stack[label]) for label in matrix_labels))]
+        arguments += [(node, tuple(map(stack.index, labels))) for node, labels in arrays]
         outputs = tuple(output for output, _, _ in vectors)
-        constants = len(self.constants)
-        parameters = (self.expression, self.spectrum.operation, outputs, constants)
-        whole = Apply(PRODUCT, tuple(arguments), sizes, parameters)
-        rows = [row for _, row, _ in vectors]
-        used = [*self.positions, *(position for pair in places for position in pair)]
-        kept = tuple(f for i, f in enumerate(product.factors) if i not in used)
-        gone = {*self.chosen, *self.selections}
-        left = {k: v for k, v in product.sizes.items() if k not in gone}
-        return replace(product, factors=kept, sizes=left).times((whole, (*stack, *rows)))
+        packed = Apply(
+            PRODUCT,
+            tuple(arguments),
+            tuple(product.sizes[label] for label in stack),
+            (self.expression, self.spectrum.operation, outputs, len(self.constants)),
+        )
+        replaced = {*self.positions, *vector_positions}
+        summed = {*self.indices, *self.selections}
+        remaining = replace(
+            product,
+            factors=tuple(f for i, f in enumerate(product.factors) if i not in replaced),
+            sizes={label: size for label, size in product.sizes.items() if label not in summed},
+        )
+        return remaining.times((packed, (*stack, *(row for _, row, _ in vectors))))

@@ -1,11 +1,10 @@
-"""Sums over eigenvalues of functions of these times eigenvectors, two at each index, as an
-operation of the symmetric matrix; over singular values and their vectors alike, and over the
-eigenvalues of a general matrix with V and V⁻¹.
+"""Products of eigenvectors, weighted by a function of the eigenvalues and summed over them, as an
+operation on the symmetric matrix; likewise of singular vectors, and of V and V⁻¹ of a general
+matrix.
 
-Σ_i h(λ_i) V_ai V_bi has derivatives where eigenvalues are repeated, though V has none, and they are
-sums of the same kind: Σ_ij h[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj (Daleckii and Krein 1965). Of a
-general matrix W = V⁻¹ stands at every second place: Σ_i h(λ_i) V_ai W_ib has the derivative
-Σ_ij h[λ_i, λ_j] V_ai (W_ic dA_cd V_dj) W_jb.
+The differential of Σ_i h(λ_i) V_ai V_bi is a sum of the same kind, which exists where eigenvalues
+are repeated: Σ_ij h[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj (Daleckii and Krein 1965). For a general
+matrix with W = V⁻¹, that of Σ_i h(λ_i) V_ai W_ib is Σ_ij h[λ_i, λ_j] V_ai (W_ic dA_cd V_dj) W_jb.
 """
 
 from __future__ import annotations
@@ -35,50 +34,51 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.singular import SVD, SVDVALS
 
 LEFT, RIGHT = 0, 2
-"""The outputs of `SVD` that are vectors."""
+"""The outputs of `SVD` that are singular vectors."""
 
 INVERTED = -1
-"""What stands for an output where the vectors are those of `EIG` inverted: the rows of V⁻¹."""
+"""Number of the output V⁻¹ of `EIG`, whose rows are the left eigenvectors."""
 
-VALUES = {EIGH: 0, SVD: 1, EIG: 0}
-"""Which output the values are."""
+VALUES_OUTPUT = {EIGH: 0, SVD: 1, EIG: 0}
 
-VECTORS = {EIGH: (1,), SVD: (LEFT, RIGHT), EIG: (1,)}
-"""Which outputs the vectors are."""
+VECTOR_OUTPUTS = {EIGH: (1,), SVD: (LEFT, RIGHT), EIG: (1,)}
 
-VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD, EIGVALS: EIG}
+DECOMPOSITIONS = {EIGVALSH: EIGH, SVDVALS: SVD, EIGVALS: EIG}
+"""By an operation that computes values alone, the decomposition with their vectors."""
 
 NEW = sympy.Dummy("new", real=True)
+"""The symbol in a weight for the eigenvalue at a further index."""
 
 
 def number(position: int) -> sympy.Symbol:
-    """The symbol in a weight for a number that is none of the values."""
+    """Return the symbol in a weight for the number s at `position` (see `PRODUCT`)."""
     return sympy.Symbol(f"number{position}", real=True)
 
 
 VectorFactor = tuple[int, Any, int]
-"""Vectors in a product: an output, the label of its rows, and the index of its column; of INVERTED
-vectors the label of the columns, and the index of the row."""
+"""Vectors in a product: an output, the label of its rows, and the index of eigenvalues that its
+columns have; for INVERTED, the label of its columns, and the index that its rows have."""
 
 
 def vectors_of(node: Node) -> tuple[Apply, int] | None:
-    """The decomposition that a node has the vectors of, and which of its outputs they are."""
+    """Return the decomposition whose vectors a node is, and their output; None for others."""
     if not isinstance(node, Apply):
         return None
-    if node.output in VECTORS.get(node.operation, ()):
+    if node.output in VECTOR_OUTPUTS.get(node.operation, ()):
         return node, node.output
     if node.operation is INVERSE:
         ((inner, labels),) = node.arguments
-        whole = labels == tuple(range(len(node.stack)))
-        if whole and isinstance(inner, Apply) and inner.operation is EIG and inner.output == 1:
+        is_unbroadcast = labels == tuple(range(len(node.stack)))
+        if is_unbroadcast and isinstance(inner, Apply) and inner.operation is EIG and inner.output:
             return inner, INVERTED
     return None
 
 
 def row_and_index(output: int, labels: Sequence[Any]) -> tuple[Any, Any]:
-    """The labels of the rows and of the eigenvalues, of vectors with the given labels."""
-    row, index = labels[-2:]
-    return (index, row) if output == INVERTED else (row, index)
+    """Tell the label of the rows from the index of the eigenvalues of labelled vectors; also the
+    reverse."""
+    first, second = labels[-2:]
+    return (second, first) if output == INVERTED else (first, second)
 
 
 def _vectors(operation: Operation, matrix: Array, output: int) -> Node:
@@ -110,35 +110,40 @@ PRODUCT = Operation(
     description="""Σ w(λ_i, c_i, λ_j, c_j, ..., s) V_ai V_bi V_cj V_dj ... of a matrix, of vectors c
 that do not vary, and of numbers s.
 
-Parameters: the weight w, an expression of a slot for each index, and of `Constant` and `number`;
-EIGH, SVD or EIG; which of its outputs the vectors are, two for each index; how many vectors c there
-are. Not registered: it stands in expressions only while they are differentiated.""",
+Parameters: the weight w, an expression of a slot for each index, of `Constant` and of `number`; the
+decomposition EIGH, SVD or EIG; the outputs of the vectors, two for each index; the number of
+vectors c. Not registered: it occurs in expressions only while they are differentiated.""",
 )
 
 
 def unpacked(node: Apply) -> Node:
-    """Such a product as an `Einsum`."""
-    point, actual = core_point(node, {})
+    """Write an application of `PRODUCT` as an `Einsum`."""
+    point, values = core_point(node)
     product = _SpectralProduct(point)
-    return broadcast_over_stack(product.term(product.weight, product.vectors), actual, node)
+    return broadcast_over_stack(product.term(product.weight, product.vectors), values, node)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
+    """Sum the terms for the eigenvalues and vectors at each index, and for each number s."""
     product = _SpectralProduct(at)
-    change, *changes = (tangent.node for tangent in at.tangents)
+    matrix_tangent, *tangents = (tangent.node for tangent in at.tangents)
     terms: list[Node] = []
-    for position in range(product.count) if not is_zero(change) else ():
-        rule = product.between_two if product.operation is SVD else product.between
-        terms.extend(rule(position, change))
-    for position, tangent in enumerate(changes[len(product.constants) :]):
+    for position in range(product.count) if not is_zero(matrix_tangent) else ():
+        rule = product.singular_terms if product.operation is SVD else product.eigenvalue_terms
+        terms.extend(rule(position, matrix_tangent))
+    for position, tangent in enumerate(tangents[len(product.constants) :]):
         if not is_zero(tangent):
-            slope = scalar_functions.derivative(product.weight, number(position))
-            terms.append(product.term(slope, product.vectors, [(tangent, ())]))
+            derivative = scalar_functions.derivative(product.weight, number(position))
+            terms.append(product.term(derivative, product.vectors, [(tangent, ())]))
     return (Array(Sum(tuple(terms), at.result.node.shape)),)
 
 
 class _SpectralProduct:
-    """Such a product at a point, and terms of its differential."""
+    """An application of `PRODUCT` at a point, and the terms of its differential.
+
+    `count`: the number of indices of eigenvalues, which are 0, 1, ...; `rows`: the labels of the
+    result.
+    """
 
     def __init__(self, at: Point) -> None:
         weight, operation, outputs, constants = at.parameters
@@ -146,8 +151,8 @@ class _SpectralProduct:
         assert isinstance(constants, int)
         self.weight = sympy.sympify(weight)
         self.operation = operation
-        self.matrix, *others = at.arguments
-        self.constants, self.numbers = others[:constants], others[constants:]
+        self.matrix, *arrays = at.arguments
+        self.constants, self.numbers = arrays[:constants], arrays[constants:]
         self.count = len(outputs) // 2
         self.rows = [f"r{i}" for i in range(len(outputs))]
         self.vectors: list[VectorFactor] = [
@@ -156,91 +161,92 @@ class _SpectralProduct:
         ]
 
     def term(
-        self, weight: sympy.Expr, vectors: Sequence[VectorFactor], others: Sequence[Any] = ()
+        self, weight: sympy.Expr, vectors: Sequence[VectorFactor], factors: Sequence[Any] = ()
     ) -> Node:
-        """A product of vectors, labelled factors, and a weight of the values at the indices of
-        the vectors; NEW is the value at the index that comes after those there are."""
+        """Multiply vectors, labelled factors, and a weight of the values at the indices of the
+        vectors; NEW is the value at the index `count`."""
         indices = range(1 + max((index for _, _, index in vectors), default=-1))
-        values = apply(self.operation, self.matrix, output=VALUES[self.operation])
+        values = apply(self.operation, self.matrix, output=VALUES_OUTPUT[self.operation])
         sizes = dict.fromkeys(indices, values.node.shape[0])
-        names = [*map(slot, range(self.count)), NEW]
-        known: dict[sympy.Expr, Array] = {}
+        value_symbols = [*map(slot, range(self.count)), NEW]
+        arrays: dict[sympy.Expr, Array] = {}
         for i in indices:
-            entries = {names[i]: values}
+            entries = {value_symbols[i]: values}
             entries |= {Constant(k, i): vector for k, vector in enumerate(self.constants)}
-            for name, vector in entries.items():
-                known[name] = Array(einsum([(vector.node, [i])], indices, sizes=sizes))
-        known |= {number(i): array for i, array in enumerate(self.numbers)}
-        known[LEVEL] = apply(ROUNDING_LEVEL, values)
-        used = [name for name in known if name in weight.free_symbols]
-        expression = weight.xreplace({name: slot(place) for place, name in enumerate(used)})
-        factor = elementwise(expression, *(known[name] for name in used)).node
-        factor = broadcast_to(Array(factor), tuple(sizes.values())).node
-        factors = [
+            for symbol, vector in entries.items():
+                arrays[symbol] = Array(einsum([(vector.node, [i])], indices, sizes=sizes))
+        arrays |= {number(i): array for i, array in enumerate(self.numbers)}
+        arrays[LEVEL] = apply(ROUNDING_LEVEL, values)
+        symbols = [symbol for symbol in arrays if symbol in weight.free_symbols]
+        expression = weight.xreplace({symbol: slot(i) for i, symbol in enumerate(symbols)})
+        weights = elementwise(expression, *(arrays[symbol] for symbol in symbols))
+        weights = broadcast_to(weights, tuple(sizes.values()))
+        vector_factors = [
             (_vectors(self.operation, self.matrix, output), row_and_index(output, (row, index)))
             for output, row, index in vectors
         ]
-        return einsum([*factors, *others, (factor, indices)], self.rows, sizes=sizes)
+        return einsum([*vector_factors, *factors, (weights.node, indices)], self.rows, sizes=sizes)
 
-    def _pair(self, position: int) -> tuple[list[VectorFactor], VectorFactor, VectorFactor]:
-        """The vectors at an index, and before them all others."""
+    def _split(self, position: int) -> tuple[list[VectorFactor], VectorFactor, VectorFactor]:
+        """Split the vectors into those at all other indices and the two at an index."""
         pair = self.vectors[2 * position], self.vectors[2 * position + 1]
         return [factor for factor in self.vectors if factor not in pair], *pair
 
-    def _replaced(self, position: int) -> list[tuple[Constant, Constant]]:
-        """The constants at an index, and those at the index that comes after those there are."""
+    def _moved_constants(self, position: int) -> list[tuple[Constant, Constant]]:
+        """Pair the constants at an index with those at the index `count`."""
         numbers = range(len(self.constants))
         return [(Constant(k, position), Constant(k, self.count)) for k in numbers]
 
-    def between(self, position: int, change: Node) -> Iterator[Node]:
-        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with V⁻¹ for the second and fourth of EIG; see
-        `pair_weight`."""
-        others, *pair = self._pair(position)
+    def eigenvalue_terms(self, position: int, tangent: Node) -> Iterator[Node]:
+        """Differentiate by the matrix at one index: w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with
+        V⁻¹ as second and fourth factor for EIG; see `pair_weight`."""
+        unchanged, *pair = self._split(position)
         if pair[0][0] == INVERTED:
             pair.reverse()
         (output, row, index), (inverse, column, _) = pair
         new = self.count
         inner = [(inverse, "c", index), (output, "d", new)]
-        vectors = [*others, (output, row, index), *inner, (inverse, column, new)]
-        weight = pair_weight(self.weight, slot(position), NEW, self._replaced(position))
-        yield self.term(weight, vectors, [(change, "cd")])
+        vectors = [*unchanged, (output, row, index), *inner, (inverse, column, new)]
+        weight = pair_weight(self.weight, slot(position), NEW, self._moved_constants(position))
+        yield self.term(weight, vectors, [(tangent, "cd")])
 
-    def between_two(self, position: int, change: Node) -> Iterator[Node]:
-        """The same for singular values, from the differentials of U and V: with B = Uᵀ dA V the
-        vectors X diag(w) Yᵀ become X (S ∘ sym B + C ∘ skew B) Yᵀ with S_ij = w[σ_i, σ_j] and
-        C_ij = (±w(σ_j) ∓ w(σ_i)) / (σ_i + σ_j), a plus for U, a minus for V. Of a U that is not
-        square there is (I - U Uᵀ) dA V diag(w/σ) Yᵀ besides, whose part in U is subtracted from the
-        weights; so it is of V."""
-        others, (first, row, index), (second, column, _) = self._pair(position)
-        new = self.count
+    def singular_terms(self, position: int, tangent: Node) -> Iterator[Node]:
+        """Differentiate by the matrix at one index of singular values.
+
+        With B = Uᵀ dA V the differential of X diag(w) Yᵀ, where X and Y are U or V, is
+        X (S ∘ sym B + C ∘ skew B) Yᵀ with S_ij = w[σ_i, σ_j] and
+        C_ij = (±w(σ_j) ∓ w(σ_i)) / (σ_i + σ_j), a plus for U, a minus for V. If U is not square,
+        (I - U Uᵀ) dA V diag(w/σ) Yᵀ is added, of which the part U Uᵀ is subtracted from the
+        weights; likewise for V.
+        """
+        unchanged, (first, row, index), (second, column, _) = self._split(position)
+        new, value = self.count, slot(position)
         sign = {LEFT: 1, RIGHT: -1}
-        replaced, signs = self._replaced(position), (sign[first], sign[second])
-        open_ends = [
-            (position_of[end], is_first)
-            for end, is_first, position_of in (
-                (first, True, {LEFT: 0, RIGHT: 1}),
-                (second, False, {LEFT: 1, RIGHT: 0}),
-            )
-            if not self._complete(end)
+        incomplete = [
+            (int(output == (RIGHT if is_first else LEFT)), is_first)
+            for output, is_first in ((first, True), (second, False))
+            if not self._is_complete(output)
         ]
-        value = slot(position)
-        weights = singular_pair_weights(self.weight, value, NEW, replaced, signs, open_ends)
+        weights = singular_pair_weights(
+            *(self.weight, value, NEW, self._moved_constants(position)),
+            *((sign[first], sign[second]), incomplete),
+        )
+        axis = {LEFT: "c", RIGHT: "d"}
         for (left, right), weight in zip(((LEFT, RIGHT), (RIGHT, LEFT)), weights, strict=True):
-            inner = [(left, "cd"[left != LEFT], index), (right, "cd"[right != LEFT], new)]
-            vectors = [*others, (first, row, index), *inner, (second, column, new)]
-            yield self.term(weight, vectors, [(change, "cd")])
+            inner = [(left, axis[left], index), (right, axis[right], new)]
+            vectors = [*unchanged, (first, row, index), *inner, (second, column, new)]
+            yield self.term(weight, vectors, [(tangent, "cd")])
         quotient = over(self.weight, value)
-        for here, there in (((first, row), (second, column)), ((second, column), (first, row))):
-            if self._complete(here[0]):
-                continue
-            across = RIGHT if here[0] == LEFT else LEFT
-            own, other = "cd" if across == RIGHT else "dc"
-            vectors = [*others, (*there, index), (across, other, index)]
-            outside = [here[1] if label == own else label for label in "cd"]
-            yield self.term(quotient, vectors, [(change, outside)])
+        ends = ((first, row), (second, column))
+        for (output, label), unchanged_end in (ends, ends[::-1]):
+            if not self._is_complete(output):
+                opposite = RIGHT if output == LEFT else LEFT
+                vectors = [*unchanged, (*unchanged_end, index), (opposite, axis[opposite], index)]
+                labels = [label if name == axis[output] else name for name in "cd"]
+                yield self.term(quotient, vectors, [(tangent, labels)])
 
-    def _complete(self, output: int) -> bool:
-        """Whether the columns of U, or V, are known to span the whole space."""
+    def _is_complete(self, output: int) -> bool:
+        """Tell whether the columns of U, or V, are known to span the whole space."""
         rows, columns = self.matrix.node.shape
         gap = columns - rows if output == LEFT else rows - columns
         return bool(gap.is_nonnegative)

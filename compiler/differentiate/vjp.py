@@ -1,4 +1,4 @@
-"""The transpose of a linear expression: from the JVP, linear in a tangent, to the VJP.
+"""The transpose of a linear expression: the VJP from the JVP, which is linear in the tangents.
 
 Walks the expression from its root to the tangent leaf and hands each node's cotangent down;
 a node used several times is handed the sum once, so the result is no larger than the JVP.
@@ -26,10 +26,9 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]:
-    """For `root`, linear in `leaves` together, the cotangent of each leaf.
+    """Pull `cotangent`, of the shape of `root`, back to `leaves`, in which `root` is linear.
 
-    cotangent: of the root's shape. Raises UnsupportedError for an operation that is linear in
-    an argument and has no rule for its transpose.
+    Raises UnsupportedError for an operation on a varying argument that has no transpose rule.
     """
     order = topological([root])
     varying = depending(order, leaves)
@@ -39,51 +38,57 @@ def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]
     for node in reversed(order):
         if node not in varying or isinstance(node, Leaf) or not contributions[node]:
             continue
-        incoming = _total(contributions[node], node)
-        for child, share in _shares(node, incoming, varying):
-            contributions[child].append(share)
-    return [_total(contributions.get(leaf, []), leaf) for leaf in leaves]
+        node_cotangent = _summed(contributions[node], node)
+        for child, contribution in _pull_back(node, node_cotangent, varying):
+            contributions[child].append(contribution)
+    return [_summed(contributions.get(leaf, []), leaf) for leaf in leaves]
 
 
-def _total(parts: Sequence[Node], node: Node) -> Node:
-    if len(parts) == 1:
-        return parts[0]
-    return Sum(tuple(parts), node.shape) if parts else zeros(node.shape)
+def _summed(contributions: Sequence[Node], node: Node) -> Node:
+    """Add the contributions to the cotangent of `node`."""
+    if len(contributions) == 1:
+        return contributions[0]
+    return Sum(tuple(contributions), node.shape) if contributions else zeros(node.shape)
 
 
-def _shares(node: Node, incoming: Node, varying: set[Node]) -> list[tuple[Node, Node]]:
+def _pull_back(node: Node, cotangent: Node, varying: set[Node]) -> list[tuple[Node, Node]]:
+    """List the varying children of `node`, each with the contribution to its cotangent."""
     match node:
         case Sum():
-            return [(term, incoming) for term in node.terms if term in varying]
+            return [(term, cotangent) for term in node.terms if term in varying]
         case Einsum():
-            return [_einsum(node, incoming, varying)]
+            return [_transpose_product(node, cotangent, varying)]
         case Apply():
-            return _apply(node, incoming, varying)
+            return _transpose_operation(node, cotangent, varying)
     raise UnsupportedError(f"{type(node).__name__} is not linear, so it has no transpose")
 
 
-def _einsum(node: Einsum, incoming: Node, varying: set[Node]) -> tuple[Node, Node]:
-    linear = [i for i, (factor, _) in enumerate(node.factors) if factor in varying]
-    if len(linear) != 1:
+def _transpose_product(node: Einsum, cotangent: Node, varying: set[Node]) -> tuple[Node, Node]:
+    """Contract `cotangent` with all factors but the varying one. A label that this one repeats, as
+    in a diagonal, becomes a delta."""
+    varying_factors = [factor for factor in node.factors if factor[0] in varying]
+    if len(varying_factors) != 1:
         raise UnsupportedError("a product of two tangents is not linear")
-    target, labels = node.factors[linear[0]]
-    others: list[tuple[Node, tuple]] = [
-        factor for i, factor in enumerate(node.factors) if i != linear[0]
+    target, labels = varying_factors[0]
+    factors: list[tuple[Node, tuple]] = [
+        factor for factor in node.factors if factor[0] not in varying
     ]
     output: list[object] = []
     for label in labels:
         if label in output:
             repeated = ("repeated", len(output))
-            others.append((Delta(node.sizes[label]), (label, repeated)))
+            factors.append((Delta(node.sizes[label]), (label, repeated)))
             output.append(repeated)
         else:
             output.append(label)
-    others.append((incoming, tuple(range(node.ndim))))
+    factors.append((cotangent, tuple(range(node.ndim))))
     sizes = {label: node.sizes[label] for label in labels}
-    return target, einsum(others, output, node.coefficient, sizes)
+    return target, einsum(factors, output, node.coefficient, sizes)
 
 
-def _apply(node: Apply, incoming: Node, varying: set[Node]) -> list[tuple[Node, Node]]:
+def _transpose_operation(
+    node: Apply, cotangent: Node, varying: set[Node]
+) -> list[tuple[Node, Node]]:
     operation = node.operation
     shares = []
     for position, (argument, labels) in enumerate(node.arguments):
@@ -94,19 +99,19 @@ def _apply(node: Apply, incoming: Node, varying: set[Node]) -> list[tuple[Node, 
             raise UnsupportedError(
                 f"{operation.name} has no rule for its transpose by argument {position}"
             )
-        point, actual = core_point(node, {})
-        core: Node = incoming
+        point, values = core_point(node)
+        placeholder: Node = cotangent
         if node.stack:
-            core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
-            actual[core] = incoming
-        share = broadcast_over_stack(rule(point, Array(core)).node, actual, node)
-        shares.append((argument, _unstack(share, labels, node)))
+            placeholder = Leaf("cotangent", cotangent.shape[len(node.stack) :], role="placeholder")
+            values[placeholder] = cotangent
+        share = broadcast_over_stack(rule(point, Array(placeholder)).node, values, node)
+        shares.append((argument, _sum_over_stack(share, labels, node)))
     return shares
 
 
-def _unstack(share: Node, labels: tuple[int, ...], node: Apply) -> Node:
-    """Sum over the stacked axes that the argument does not have, and put its own in order."""
+def _sum_over_stack(contribution: Node, labels: tuple[int, ...], node: Apply) -> Node:
+    """Sum over the stacked axes that the argument lacks; order the others as `labels`."""
     if labels == tuple(range(len(node.stack))):
-        return share
-    core = [("core", axis) for axis in range(share.ndim - len(node.stack))]
-    return einsum([(share, (*range(len(node.stack)), *core))], [*labels, *core])
+        return contribution
+    core = [("core", axis) for axis in range(contribution.ndim - len(node.stack))]
+    return einsum([(contribution, (*range(len(node.stack)), *core))], [*labels, *core])

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import derivatrix as dx
 from derivatrix.compiler import cli
 from derivatrix.compiler.differentiate import derivation as steps
-from derivatrix.compiler.differentiate.derivation import derivation, lines, turned
+from derivatrix.compiler.differentiate.derivation import align_trace, derivation, lines
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.tree import Number, Tree
 from derivatrix.compiler.frontends.function import Function
@@ -90,10 +90,10 @@ def shown(function: Function, leaf: Leaf) -> Iterator[tuple[str, Tree, Notation]
     previous: Tree = Number(sympy.S.Zero)
     for line in lines(root, leaf):
         used = {part.name for part in leaves([line.node])}
-        moving = {name: part for name, part in line.parts.items() if name in used}
+        moving = {name: part for name, part in line.primals.items() if name in used}
         builder = Notation(line.node, differentials=moving)
         tree, _ = builder.result()
-        previous = turned(tree, previous)
+        previous = align_trace(tree, previous)
         yield line.reason, previous, builder
 
 

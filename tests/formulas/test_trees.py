@@ -15,7 +15,7 @@ import scipy
 import scipy.special
 import sympy
 
-from derivatrix.compiler.differentiate.derivation import turned
+from derivatrix.compiler.differentiate.derivation import align_trace
 from derivatrix.compiler.formulas import algebra, entrywise, factoring, indexing, layout, sharing
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.arrays import arranged
@@ -495,7 +495,7 @@ def test_contraction() -> None:
 
 
 def test_turning_traces() -> None:
-    """The trace of a product, turned to start as the line before."""
+    """The trace of a product, rotated to start as the line before."""
     for seed in range(200):
         make = Maker(seed, (*PRINTED, *NOTATION_ONLY))
         factors = [make.tree(shape, 1) for shape in ((n, m), (m, FOUR), (FOUR, n))]
@@ -503,7 +503,7 @@ def test_turning_traces() -> None:
         values = finite(make, trees)
         for tree in trees if values else ():
             for previous in trees:
-                same(read(make.reader(), turned(tree, previous)), np.asarray(values[0]), tree)
+                same(read(make.reader(), align_trace(tree, previous)), np.asarray(values[0]), tree)
 
 
 FEW = [
