@@ -145,7 +145,7 @@ class Reader:
         return np.tri(self.size(tree.rows), self.size(tree.columns), -tree.offset)
 
     def of_rows(self, tree: kinds.Rows, at: Mapping[str, int]) -> Any:
-        return np.eye(self.size(tree.size))[self.places(tree.taken, at)]
+        return np.eye(self.size(tree.size))[self.places(tree.range, at)]
 
     def of_gathered(self, tree: kinds.Gathered, at: Mapping[str, int]) -> Any:
         return np.eye(self.size(tree.size))[list(tree.table)]

@@ -25,8 +25,7 @@ from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.base import ATOM
 from derivatrix.compiler.formulas.printers.latex import aligned
-from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
-from derivatrix.compiler.formulas.printers.unicode import UNICODE
+from derivatrix.compiler.formulas.printers.mathematics import UNICODE, MathPrinter
 from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Tree
 from derivatrix.compiler.ir import nodes as ir

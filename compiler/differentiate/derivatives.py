@@ -22,8 +22,6 @@ from derivatrix.compiler.formulas import (
     Side,
     render,
     render_equation,
-    render_vec,
-    render_vec_equation,
 )
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.printers import math_printers
@@ -266,12 +264,11 @@ class Derivatives:
             raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
         results = self._results_for(kind, style)
         key = self._key(kind, wrt, results)
-        node, names = results[key], self.display_names()
+        names = self.display_names()
         sizes = size_texts(self.function.inputs) if STYLES[style].vec else self._size_texts()
-        if not self._is_vec(kind, key, style):
-            return render(node, style, names, sizes, self.declared)
+        sides = self._sides(kind, key, style)
         try:
-            return render_vec(node, style, self._sides(key), names, sizes, self.declared)
+            return render(results[key], style, names, sizes, self.declared, sides)
         except NoMatrixNotation as error:
             raise UnsupportedError(
                 f"{self.function.name}: the {kind} by {' and '.join(key)} has no vec form, that is "
@@ -292,13 +289,11 @@ class Derivatives:
             self._index_results[kind] = dict(zip(results, nodes, strict=True))
         return self._index_results[kind]
 
-    def _is_vec(self, kind: str, key: Key, style: str) -> bool:
-        """Tell whether a style writes a result as a matrix between vectorised arrays."""
+    def _sides(self, kind: str, key: Key, style: str) -> tuple[Side, Side] | None:
+        """Describe the rows and columns of a result that a vec style writes as a matrix."""
         has_vec_form = kind in ("jacobian", "hessian") and self.results(kind)[key].ndim > 2
-        return STYLES[style].vec and has_vec_form
-
-    def _sides(self, key: Key) -> tuple[Side, Side]:
-        """Describe the rows and the columns of a Jacobian or Hessian in vec form."""
+        if not STYLES[style].vec or not has_vec_form:
+            return None
         row = Side.of(self.inputs[key[0]]) if len(key) == 2 else Side(self.function.expression.ndim)
         return row, Side.of(self.inputs[key[-1]])
 
@@ -320,12 +315,12 @@ class Derivatives:
     def _equation(self, kind: str, key: Key, style: str) -> str:
         node, names = self.results(kind)[key], self.display_names()
         printer = self.printer(style)
-        if self._is_vec(kind, key, style):
-            sides = self._sides(key)
+        sides = self._sides(kind, key, style)
+        if sides:
             operators = [side.operator for side in sides]
             left = printer.vec_derivative(kind, self.value_letter, key, operators)
             try:
-                return render_vec_equation(left, node, style, sides, names, self.declared)
+                return render_equation(left, node, style, names, self.declared, sides)
             except NoMatrixNotation:
                 style = "index"
         left = printer.derivative(kind, self.value_letter, key)

@@ -1,11 +1,11 @@
-"""Formulas as text: nodes of the intermediate representation in several styles.
+"""Formulas: nodes of the intermediate representation as text in several styles.
 
 - unicode, latex: matrix notation, or index notation where there is none;
 - index: index notation throughout;
 - numpy: an expression that evaluates, with only `np`, `scipy` and the names of leaves and
   dimensions in scope, to the node's array;
 - vec, vec-latex, vec-numpy: as unicode, latex and numpy, but Jacobians and Hessians with more than
-  two axes as matrices between vectors, see `render_vec`.
+  two axes as matrices between vectorised arrays.
 """
 
 from __future__ import annotations
@@ -28,110 +28,87 @@ from derivatrix.compiler.formulas.tree import Indices, Number, Over, Tree
 from derivatrix.compiler.formulas.vec import Side, VecArrays, VecNotation
 from derivatrix.compiler.ir.nodes import Node
 
-__all__ = ["STYLES", "Side", "render", "render_equation", "render_vec", "render_vec_equation"]
+__all__ = ["STYLES", "Side", "render", "render_equation"]
+
+NO_NAMES: Mapping[str, str] = {}
 
 Sides = tuple[Side, Side]
-"""What is differentiated, and by what."""
+"""The numerator and the denominator of a Jacobian in vec form."""
 
 Formula = tuple[Tree, Indices, Sequence[Definition]]
-"""A right side, the left side's indices, and what is named in them."""
+"""The right side of an equation, the indices of its left side, and the definitions it uses."""
 
 
 def render(
     node: Node,
     style: str,
-    names: Mapping[str, str] | None = None,
-    sizes: Mapping[str, str] | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+    sizes: Mapping[str, str] = NO_NAMES,
     declared: frozenset[str] = frozenset(),
+    sides: Sides | None = None,
 ) -> str:
-    """The formula of `node` on one line.
+    """Write the formula of `node` on one line.
 
-    names: for a leaf's name, what to show instead; for a cotangent or tangent, the name that
-    gets the accent ({"cotangent": "Y", "tangent": "X"}). The numpy style keeps leaves' names.
-    sizes: for a dimension's name, its NumPy text ({"n": "X.shape[0]"}). declared: names of inputs
-    and sizes, which neither parts nor signs look like.
-    Raises ValueError for an unknown style, UnsupportedError for a function without a spelling.
+    names: by a leaf's name, the name to show; for a cotangent or tangent, the name that gets the
+    accent ({"cotangent": "Y", "tangent": "X"}). NumPy texts keep the names of leaves.
+    sizes: by a dimension's name, its NumPy text ({"n": "X.shape[0]"}).
+    declared: names of inputs and sizes, from which definitions and signs are to differ.
+    sides: of a Jacobian with more than two axes that is written as a matrix.
+    Raises ValueError for an unknown style, UnsupportedError for a function without a spelling,
+    NoMatrixNotation if the vec form that `sides` asks for does not exist.
     """
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
     printer = STYLES[style].printer
-    if not isinstance(printer, MathPrinter):
-        own = NumPy(sizes)
-        return _numpy(Arrays(node, own, declared), own)
-    return _one_line("", _formula(node, names, style, declared), printer, declared)
-
-
-def render_vec(
-    node: Node,
-    style: str,
-    sides: Sides,
-    names: Mapping[str, str],
-    sizes: Mapping[str, str],
-    declared: frozenset[str] = frozenset(),
-) -> str:
-    """The formula of a Jacobian with more than two axes as a matrix, in a vec style; see `render`.
-
-    Raises NoMatrixNotation where there is no vec form.
-    """
-    printer = STYLES[style].printer
-    if not isinstance(printer, MathPrinter):
-        own = NumPy(sizes)
-        return _numpy(VecArrays(node, own, sides, declared), own)
-    built = _built(VecNotation(node, names, sides, declared))
-    return _one_line("", built, printer, declared)
-
-
-def _one_line(left: str, formula: Formula, printer: MathPrinter, declared: frozenset[str]) -> str:
-    (_, text), *definitions = _equations(left, formula, printer, declared)
-    return printer.where(text, definitions) if definitions else text
+    if isinstance(printer, MathPrinter):
+        formula = _formula(node, names, style, declared, sides)
+        (_, text), *definitions = _equations("", formula, printer, declared)
+        return printer.where(text, definitions) if definitions else text
+    numpy = NumPy(sizes)
+    if sides:
+        return _numpy(VecArrays(sides, node, numpy, declared), numpy)
+    return _numpy(Arrays(node, numpy, declared), numpy)
 
 
 def render_equation(
     left: str,
     node: Node,
     style: str,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str] = NO_NAMES,
     declared: frozenset[str] = frozenset(),
+    sides: Sides | None = None,
 ) -> str:
-    """`left` = the formula of `node`, with a line for each shared part; see `render`.
+    """Write `left` = the formula of `node`, with a line for each definition; see `render`.
 
-    left: what is defined, in the same style. Where the formula has indices, they are added to
-    it: "J" becomes "J[i,j,k]". style: any but numpy.
+    left: the name of the result, in the same style. Indices of the formula are added to it: "J"
+    becomes "J[i,j,k]". style: any but numpy and vec-numpy.
     """
     printer = math_printers()[style]
-    built = _formula(node, names, style, declared)
-    return printer.equations(_equations(left, built, printer, declared))
-
-
-def render_vec_equation(
-    left: str,
-    node: Node,
-    style: str,
-    sides: Sides,
-    names: Mapping[str, str],
-    declared: frozenset[str] = frozenset(),
-) -> str:
-    """`left` = the formula of a Jacobian as a matrix; see `render_vec` and `render_equation`."""
-    printer = math_printers()[style]
-    built = _built(VecNotation(node, names, sides, declared))
-    return printer.equations(_equations(left, built, printer, declared))
+    formula = _formula(node, names, style, declared, sides)
+    return printer.equations(_equations(left, formula, printer, declared))
 
 
 def _equations(
     left: str, formula: Formula, printer: MathPrinter, declared: frozenset[str]
 ) -> list[tuple[str, str]]:
-    """The left and right sides of the equation, and of the definitions that it uses."""
+    """Write the left and right sides of the equation, and of the definitions that it uses."""
     tree, indices, definitions = formula
-    printer = printer.beside(declared.union(tree.names, *(own.names for own in definitions)))
-    first = printer.left_side(left, indices), printer.text(tree)
-    return [first, *definition_texts(printer, tree, definitions)]
+    names = declared.union(tree.names, *(definition.names for definition in definitions))
+    printer = printer.beside(names)
+    equation = printer.left_side(left, indices), printer.text(tree)
+    return [equation, *definition_texts(printer, tree, definitions)]
 
 
 def _formula(
-    node: Node, names: Mapping[str, str] | None, style: str, declared: frozenset[str]
+    node: Node,
+    names: Mapping[str, str],
+    style: str,
+    declared: frozenset[str],
+    sides: Sides | None,
 ) -> Formula:
-    shown = tuple((names or {}).items())
-    return formula(node, shown, STYLES[style].by_index, declared)
+    if sides:
+        return _built(VecNotation(sides, node, names, declared=declared))
+    return formula(node, tuple(names.items()), STYLES[style].by_index, declared)
 
 
 @lru_cache(maxsize=1024)
@@ -141,31 +118,36 @@ def formula(
     by_index: bool,
     declared: frozenset[str] = frozenset(),
 ) -> Formula:
-    """The formula of a node for reading; built once for Unicode, LaTeX, and all the places in a
-    module that show it. Parts of more than two axes are multiplied out where that leaves entries of
-    matrices, without sums over them, and the formula has such parts or becomes shorter."""
-    found = _built(Notation(node, dict(names), by_index, declared=declared))
-    if node.ndim > 2:
-        try:
-            other = _built(Notation(multiplied_out(node), dict(names), by_index, declared=declared))
-        except NoMatrixNotation:
-            return found
-        if not (_large(other) or any(tree.counts[Over] for tree in _trees(other))):
-            return other if _large(found) or _length(other) < _length(found) else found
-    return found
+    """Build the formula of a node for reading. It is cached since the styles, and several places
+    of a module, show it.
+
+    Definitions of more than two axes are multiplied out if the result has entries of matrices
+    only, without sums over these, and is shorter or removes such definitions.
+    """
+    plain = _built(Notation(node, dict(names), by_index, declared=declared))
+    if node.ndim < 3:
+        return plain
+    try:
+        products = _built(Notation(multiplied_out(node), dict(names), by_index, declared=declared))
+    except NoMatrixNotation:
+        return plain
+    if _has_large_definitions(products) or any(tree.counts[Over] for tree in _trees(products)):
+        return plain
+    is_better = _has_large_definitions(plain) or _length(products) < _length(plain)
+    return products if is_better else plain
 
 
-def _large(found: Formula) -> bool:
-    """Whether a formula has parts of more than two axes."""
-    return any(part.rank > 2 for part in found[2])
+def _has_large_definitions(formula: Formula) -> bool:
+    """Tell whether a definition has more than two axes."""
+    return any(definition.rank > 2 for definition in formula[2])
 
 
-def _trees(found: Formula) -> list[Tree]:
-    return [found[0], *(part.tree for part in found[2])]
+def _trees(formula: Formula) -> list[Tree]:
+    return [formula[0], *(definition.tree for definition in formula[2])]
 
 
-def _length(found: Formula) -> int:
-    return sum(map(length, _trees(found)))
+def _length(formula: Formula) -> int:
+    return sum(map(length, _trees(formula)))
 
 
 def _built(builder: Notation) -> Formula:
@@ -174,8 +156,11 @@ def _built(builder: Notation) -> Formula:
 
 
 def _numpy(builder: Builder, printer: NumPy) -> str:
-    """One expression; shared parts are named by assignment expressions in a tuple."""
+    """Write one expression; definitions are assignment expressions in a tuple before it."""
     tree, _ = builder.result()
     text = printer.real(tree) if isinstance(tree, Number) else printer.text(tree)
-    parts = [f"{part.name.python} := {printer.text(part.tree)}" for part in builder.definitions]
-    return f"({', '.join([*parts, text])})[-1]" if parts else text
+    assignments = [
+        f"{definition.name.python} := {printer.text(definition.tree)}"
+        for definition in builder.definitions
+    ]
+    return f"({', '.join([*assignments, text])})[-1]" if assignments else text

@@ -1,8 +1,8 @@
-"""Trees in normal form: one constructor a kind, with the rewriting that a writer would do.
+"""Constructors of trees in normal form, one a kind, which rewrite as a writer would.
 
-Scalars come to the front, transposes are pushed to the names where that leaves fewer of them,
-equal neighbours become powers, and broadcasting (`Spread`) is taken out of whatever works entry
-by entry. The constructors call each other: a product of sums is a sum whose terms are products.
+Scalars are moved to the front, transposes are pushed to names where that leaves fewer of them,
+equal neighbours become powers, and broadcasting (`Spread`) is moved out of entrywise operations.
+The constructors call each other: a product of sums is a sum whose terms are products.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ P = ParamSpec("P")
 def linear(
     build: Callable[Concatenate[Tree, P], Tree],
 ) -> Callable[Concatenate[Tree, P], Tree]:
-    """A constructor that is linear in its first argument: the scalars in front of this stand in
-    front of the result."""
+    """Make a constructor that is linear in its first argument move the scalars in front of this to
+    the front of the result."""
 
     @wraps(build)
-    def made(tree: Tree, /, *args: P.args, **kwargs: P.kwargs) -> Tree:
+    def constructor(tree: Tree, /, *args: P.args, **kwargs: P.kwargs) -> Tree:
         if isinstance(tree, kinds.Scale) and tree.body is not None:
-            return scale(tree.coefficient, tree.scalars, made(tree.body, *args, **kwargs))
+            return scale(tree.coefficient, tree.scalars, constructor(tree.body, *args, **kwargs))
         return build(tree, *args, **kwargs)
 
-    return made
+    return constructor
 
 
-# Scalars stand in front, equal ones as powers
+# Scalars, moved to the front, equal ones as powers
 
 
 def scale(coefficient: sympy.Expr, scalars: Iterable[Tree], body: Tree | None = None) -> Tree:
-    """coefficient * product of scalar trees * body."""
+    """Multiply coefficient * product of scalar trees * body."""
     pending = list(scalars)
     if isinstance(body, kinds.Spread):
         return entrywise.spread(scale(coefficient, pending, body.body), body.along, body.shape)
@@ -69,27 +69,28 @@ def scale(coefficient: sympy.Expr, scalars: Iterable[Tree], body: Tree | None = 
             coefficient *= factor.value
         else:
             multiply_in(powers, factor)
-    return _with_scalars(coefficient, powers, body)
-
-
-def _with_scalars(
-    coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None
-) -> Tree:
     if coefficient.is_Float and float(coefficient).is_integer():
-        coefficient = sympy.Integer(int(float(coefficient)))  # it may be a digit below
-    kept = [raised(base, kinds.Number(exponent)) for base, exponent in powers.items()]
-    kept.sort(key=order.scalar_order)
-    if body is None and not kept:
+        # SymPy's number may differ from the integer in its last digit.
+        coefficient = sympy.Integer(int(float(coefficient)))
+    factors = [raised(base, kinds.Number(exponent)) for base, exponent in powers.items()]
+    factors.sort(key=order.scalar_order)
+    if body is None and not factors:
         return kinds.Number(coefficient)
-    if coefficient == 1 and not kept and body is not None:
+    if coefficient == 1 and not factors and body is not None:
         return body
-    if coefficient == 1 and body is None and len(kept) == 1:
-        return kept[0]
-    return kinds.Scale(coefficient, tuple(kept), body)
+    if coefficient == 1 and body is None and len(factors) == 1:
+        return factors[0]
+    return kinds.Scale(coefficient, tuple(factors), body)
+
+
+def negative(tree: Tree) -> Tree:
+    """Negate a tree, a sum term by term."""
+    terms = tree.terms if isinstance(tree, kinds.Add) else (tree,)
+    return add([scale(-ONE, [], term) for term in terms])
 
 
 def multiply_in(powers: dict[Tree, sympy.Expr], factor: Tree) -> None:
-    """Collect equal factors, as numeric powers."""
+    """Multiply a product, given as the exponent of each base, by `factor`."""
     base, exponent = factor, ONE
     if isinstance(factor, kinds.Raise) and isinstance(factor.exponent, kinds.Number):
         base, exponent = factor.body, factor.exponent.value
@@ -102,7 +103,7 @@ def multiply_in(powers: dict[Tree, sympy.Expr], factor: Tree) -> None:
 
 
 def hadamard(factors: Sequence[Tree]) -> Tree:
-    """The product, entry by entry, of trees of one rank and scalars."""
+    """Multiply trees of one rank and scalars entry by entry."""
     return entrywise.entrywise(_multiplied, factors)
 
 
@@ -136,21 +137,22 @@ def _multiplied(factors: Sequence[Tree], rank: int) -> Tree:
 
 
 def _masked(arrays: list[Tree], rank: int) -> Tree | None:
-    """The product of arrays; the mask of a triangle takes that triangle."""
+    """Multiply arrays; a product with the mask of a triangle is that triangle."""
     for mask in arrays:
         base = mask.body if isinstance(mask, kinds.Transpose) else mask
-        upper = base is not mask
+        is_upper = base is not mask
         if isinstance(base, kinds.Mask) and len(arrays) > 1:
-            rest = _masked([array for array in arrays if array is not mask], rank)
-            assert rest is not None
-            return kinds.Triangle(rest, not upper, base.offset if upper else -base.offset)
+            product = _masked([array for array in arrays if array is not mask], rank)
+            assert product is not None
+            offset = base.offset if is_upper else -base.offset
+            return kinds.Triangle(product, not is_upper, offset)
     if len(arrays) < 2:
         return arrays[0] if arrays else None
     return kinds.Hadamard(rank, tuple(sorted(arrays, key=order.factor_order)))
 
 
 def raised(body: Tree, exponent: Tree) -> Tree:
-    """A power entry by entry, or of a scalar."""
+    """Raise a scalar, or each entry of an array, to a power."""
     return entrywise.entrywise(
         lambda parts, rank: _raised(parts[0], parts[1], rank), (body, exponent)
     )
@@ -161,7 +163,7 @@ def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:
         return kinds.Raise(rank, body, exponent)
     value = exponent.value
     if value.is_Float and float(2 * value).is_integer():
-        value = sympy.Rational(int(float(2 * value)), 2)  # as above
+        value = sympy.Rational(int(float(2 * value)), 2)  # see `scale`
         exponent = kinds.Number(value)
     if value == 1:
         return body
@@ -184,7 +186,7 @@ def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:
 
 
 def _square_root(tree: Tree) -> Tree | None:
-    """The norm whose square `tree` is."""
+    """Return the norm whose square `tree` is; None if it is not one."""
     if (
         isinstance(tree, kinds.Raise)
         and isinstance(tree.body, kinds.Norm)
@@ -202,8 +204,8 @@ def _square_root(tree: Tree) -> Tree | None:
 
 
 def add(terms: Sequence[Tree], shape: Shape = ()) -> Tree:
-    """The sum of terms of one rank and scalars. shape: that of the sum, where the terms may be none
-    or scalars only."""
+    """Add terms of one rank and scalars. shape: that of the sum, if there may be no terms, or only
+    scalars."""
     flat: list[Tree] = []
     for term in terms:
         flat += term.terms if isinstance(term, kinds.Add) else (term,)
@@ -215,23 +217,23 @@ def add(terms: Sequence[Tree], shape: Shape = ()) -> Tree:
 
 
 def _ordered(terms: Sequence[Tree], rank: int) -> Tree:
-    """Diagonal matrices as one, and parts as blocks; a positive term comes first."""
+    """Add the terms in their order: a positive one first. Diagonal matrices are joined, and parts
+    put into zeros become blocks."""
     if len(terms) > 1:
-        terms = blocks(_diagonals(terms))
+        terms = blocks(_join_diagonals(terms))
     if len(terms) == 1:
         return terms[0]
     ordered = sorted(terms, key=order.term_order)
-    first = next((term for term in ordered if not term.is_negative), ordered[0])
-    ordered.remove(first)
-    return kinds.Add(rank, (first, *ordered))
+    leading = next((term for term in ordered if not term.is_negative), ordered[0])
+    ordered.remove(leading)
+    return kinds.Add(rank, (leading, *ordered))
 
 
-def _diagonals(terms: Sequence[Tree]) -> list[Tree]:
-    found = [term for term in terms if _is_diagonal(term)]
-    if len(found) < 2:
+def _join_diagonals(terms: Sequence[Tree]) -> list[Tree]:
+    diagonals = [diagonal(term) for term in terms if _is_diagonal(term)]
+    if len(diagonals) < 2:
         return list(terms)
-    one = diag(add([diagonal(term) for term in found]))
-    return [*(term for term in terms if not _is_diagonal(term)), one]
+    return [*(term for term in terms if not _is_diagonal(term)), diag(add(diagonals))]
 
 
 def _is_diagonal(term: Tree) -> bool:
@@ -244,7 +246,7 @@ def _is_diagonal(term: Tree) -> bool:
 
 
 def power(body: Tree, exponent: int, symmetric: bool = False) -> Tree:
-    """A matrix power with integer exponent; symmetric: whether the matrix is known to be."""
+    """Raise a matrix to an integer power; symmetric: the matrix is known to be symmetric."""
     if isinstance(body, kinds.Power):
         return power(body.body, body.exponent * exponent, symmetric or body.symmetric)
     if isinstance(body, kinds.Identity) or exponent == 1:
@@ -259,26 +261,26 @@ def power(body: Tree, exponent: int, symmetric: bool = False) -> Tree:
 
 
 def matmul(*factors: Tree) -> Tree:
-    """A chain of matrices, possibly starting with a row (a transposed vector) or ending with a
+    """Multiply a chain of matrices, which may start with a row (a transposed vector) or end with a
     column."""
     scalars: list[Tree] = []
     chain: list[Tree] = []
     pending = list(factors)
     while pending:
         factor = pending.pop(0)
-        opened = _opened(factor)
-        if opened is None:
+        split = _split_factor(factor)
+        if split is None:
             _append(chain, factor)
         else:
-            scalars.append(opened[0])
-            pending[:0] = opened[1]
+            scalars.append(split[0])
+            pending[:0] = split[1]
     if len(chain) > 1:
         chain = [factor for factor in chain if not isinstance(factor, kinds.Identity)] or chain[:1]
-    return scale(ONE, scalars, embedded(chain) or _closed(chain))
+    return scale(ONE, scalars, embedded(chain) or _chain_product(chain))
 
 
-def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
-    """A compound factor as a scalar and simpler factors; None for a simple one."""
+def _split_factor(factor: Tree) -> tuple[Tree, list[Tree]] | None:
+    """Split a compound factor into a scalar and simpler factors; None for a simple one."""
     one = kinds.Number(ONE)
     match factor:
         case kinds.Matmul():
@@ -288,8 +290,7 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
         case kinds.Padded():
             return one, selections(factor)
         case kinds.Add() if all(term.is_negative for term in factor.terms):
-            negative = [scale(-ONE, [], term) for term in factor.terms]
-            return kinds.Number(-ONE), [add(negative)]
+            return kinds.Number(-ONE), [negative(factor)]
         case kinds.Spread():
             rows, columns = kinds.Ones(factor.shape[0]), kinds.Ones(factor.shape[-1])
             if factor.rank == 1:
@@ -300,23 +301,23 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
                 return one, [factor.body, kinds.Transpose(columns)]
             return one, [rows, kinds.Transpose(factor.body)]
         case kinds.Transpose() if is_row(factor):
-            inner = _opened(factor.body)
+            inner = _split_factor(factor.body)
             return None if inner is None else (inner[0], flipped(inner[1]))
     return None
 
 
 def _append(chain: list[Tree], factor: Tree) -> None:
-    """Append to a chain, joining neighbours."""
-    joined = _neighbours(chain[-1], factor) if chain else None
-    if joined is None:
+    """Append `factor` to a chain; join it with the last factor if possible."""
+    product = _product_of_neighbours(chain[-1], factor) if chain else None
+    if product is None:
         chain.append(factor)
     else:
         chain.pop()
-        _append(chain, joined)
+        _append(chain, product)
 
 
-def _neighbours(left: Tree, right: Tree) -> Tree | None:
-    """The product of two neighbours as one factor, where there is a way to write that."""
+def _product_of_neighbours(left: Tree, right: Tree) -> Tree | None:
+    """Multiply two neighbours if the result is one factor; else None."""
     if isinstance(left, kinds.Diag) and isinstance(right, kinds.Diag):
         return kinds.Diag(hadamard([left.body, right.body]))
     if isinstance(left, kinds.Diag) and right.rank == 1 and not is_row(right):
@@ -326,10 +327,11 @@ def _neighbours(left: Tree, right: Tree) -> Tree | None:
     if isinstance(left, kinds.Diag) or isinstance(right, kinds.Diag):
         return None
     if left.rank == right.rank == 2:
-        (base, first), (other, second) = _as_power(left), _as_power(right)
-        if base == other and first * second > 0:
+        (base, exponent), (right_base, right_exponent) = _as_power(left), _as_power(right)
+        if base == right_base and exponent * right_exponent > 0:
             powers = [side for side in (left, right) if isinstance(side, kinds.Power)]
-            return kinds.Power(base, first + second, any(side.symmetric for side in powers))
+            symmetric = any(side.symmetric for side in powers)
+            return kinds.Power(base, exponent + right_exponent, symmetric)
     return selected(left, right)
 
 
@@ -337,23 +339,23 @@ def _as_power(tree: Tree) -> tuple[Tree, int]:
     return (tree.body, tree.exponent) if isinstance(tree, kinds.Power) else (tree, 1)
 
 
-def _closed(chain: list[Tree]) -> Tree:
-    """A chain as a tree."""
+def _chain_product(chain: list[Tree]) -> Tree:
+    """Build the product of a chain whose neighbours are joined."""
     if len(chain) == 1:
         return chain[0]
     if is_row(chain[0]) and chain[-1].rank == 1 and not is_row(chain[-1]):
-        return _scalar(min(chain, flipped(chain), key=order.chain_order))
+        return _scalar_product(min(chain, flipped(chain), key=order.chain_order))
     return kinds.Matmul(tuple(chain))
 
 
-def _scalar(chain: list[Tree]) -> Tree:
-    """A chain from a row to a column, in the direction in which it is to be written."""
-    row, *middle, last = chain
+def _scalar_product(chain: list[Tree]) -> Tree:
+    """Build the product of a chain from a row to a column, which is not to be flipped."""
+    row, *middle, column = chain
     assert is_row(row)
-    first = row.body
+    left = row.body
     if not middle:
-        return _inner(first, last)
-    if isinstance(first, kinds.Ones) and isinstance(last, kinds.Ones):
+        return _inner_product(left, column)
+    if isinstance(left, kinds.Ones) and isinstance(column, kinds.Ones):
         return total(matmul(*middle))
     half = len(chain) // 2
     if len(chain) % 2 == 0 and flipped(chain[half:]) == chain[:half]:
@@ -361,24 +363,23 @@ def _scalar(chain: list[Tree]) -> Tree:
     return kinds.Matmul(tuple(chain))
 
 
-def _inner(first: Tree, last: Tree) -> Tree:
-    if isinstance(first, kinds.Ones):
-        return total(last)
-    if isinstance(last, kinds.Ones):
-        return total(first)
-    for unit, other in ((first, last), (last, first)):
-        if isinstance(unit, kinds.Unit):
-            return part(other, (unit.position,))
-    if first == last and not isinstance(first, (kinds.Name, kinds.Indexed)):
-        return kinds.Raise(0, norm(first), kinds.Number(2 * ONE))
-    return kinds.Matmul((kinds.Transpose(first), last))
+def _inner_product(left: Tree, right: Tree) -> Tree:
+    for special, vector in ((left, right), (right, left)):
+        if isinstance(special, kinds.Ones):
+            return total(vector)
+    for special, vector in ((left, right), (right, left)):
+        if isinstance(special, kinds.Unit):
+            return part(vector, (special.position,))
+    if left == right and not isinstance(left, (kinds.Name, kinds.Indexed)):
+        return kinds.Raise(0, norm(left), kinds.Number(2 * ONE))
+    return kinds.Matmul((kinds.Transpose(left), right))
 
 
 # Slices and entries, and products with rows of the identity
 
 
 def selected(left: Tree, right: Tree) -> Tree | None:
-    """Products with rows of the identity, written as slices and entries."""
+    """Write a product with rows of the identity as a slice or entry; None for other products."""
     if (
         isinstance(right, kinds.Ones)
         and isinstance(left, kinds.Transpose)
@@ -389,34 +390,33 @@ def selected(left: Tree, right: Tree) -> Tree | None:
     if isinstance(left, kinds.Rows) and not is_row(right):
         if isinstance(right, kinds.Transpose) and isinstance(right.body, kinds.Rows):
             return None
-        return part(right, (left.taken, None) if right.rank == 2 else (left.taken,))
+        return part(right, (left.range, None) if right.rank == 2 else (left.range,))
     if is_row(left) and isinstance(left.body, kinds.Unit) and right.rank == 2:
         return kinds.Transpose(part(right, (left.body.position, None)))
     if isinstance(right, kinds.Unit) and left.rank == 2:
         return part(left, (None, right.position))
     if isinstance(right, kinds.Transpose) and isinstance(right.body, kinds.Rows):
         if is_row(left):
-            return kinds.Transpose(part(left.body, (right.body.taken,)))
-        return part(left, (None, right.body.taken)) if left.rank == 2 else None
+            return kinds.Transpose(part(left.body, (right.body.range,)))
+        return part(left, (None, right.body.range)) if left.rank == 2 else None
     return None
 
 
 def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
-    """Entries of a matrix or vector."""
+    """Take entries of a matrix or vector; a part of a part is one part where axes differ."""
     if isinstance(body, kinds.Ones) and isinstance(ranges[0], tuple):
         return kinds.Ones(ranges[0][1])
     if isinstance(body, kinds.Part):
-        own = iter(ranges)
-        merged = [
-            next(own) if old is None or isinstance(old, tuple) else old for old in body.ranges
-        ]
-        kept = [old for old in body.ranges if old is None or isinstance(old, tuple)]
-        if all(old is None or new is None for old, new in zip(kept, ranges, strict=True)):
-            both = [
-                new if new is not None else old
-                for old, new in zip(body.ranges, merged, strict=True)
-            ]
-            return kinds.Part(body.body, tuple(both))
+        is_axis = [inner is None or isinstance(inner, tuple) for inner in body.ranges]
+        axis_ranges = [inner for inner, kept in zip(body.ranges, is_axis, strict=True) if kept]
+        pairs = zip(axis_ranges, ranges, strict=True)
+        if all(inner is None or outer is None for inner, outer in pairs):
+            outer_ranges = iter(ranges)
+            merged = []
+            for inner, kept in zip(body.ranges, is_axis, strict=True):
+                outer = next(outer_ranges) if kept else None
+                merged.append(inner if outer is None else outer)
+            return kinds.Part(body.body, tuple(merged))
     if isinstance(body, kinds.Transpose) and len(ranges) == 2 and body.rank == 2:
         inner = part(body.body, ranges[::-1])
         return transpose(inner) if inner.rank == 2 else inner
@@ -425,63 +425,54 @@ def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
 
 @linear
 def padded(body: Tree, ranges: Sequence[Range | None]) -> Tree:
-    """`body` put into zeros."""
+    """Put `body` into zeros."""
     body = _identity_in_zeros(body) or body
     if isinstance(body, kinds.Padded):
-        free = all(old is None or new is None for old, new in zip(body.ranges, ranges, strict=True))
-        if free:
-            both = tuple(old or new for old, new in zip(body.ranges, ranges, strict=True))
-            return kinds.Padded(body.body, both)
+        pairs = list(zip(body.ranges, ranges, strict=True))
+        if all(inner is None or outer is None for inner, outer in pairs):
+            return kinds.Padded(body.body, tuple(inner or outer for inner, outer in pairs))
     return kinds.Padded(body, tuple(ranges))
 
 
 def embedded(chain: Sequence[Tree]) -> Tree | None:
-    """A chain that starts or ends with a contiguous selection, as what is put into zeros."""
+    """Write a chain that starts or ends with a contiguous selection as an array put into zeros."""
     if len(chain) < 2:
         return None
-    first, last = chain[0], chain[-1]
-    if (
-        isinstance(first, kinds.Transpose)
-        and isinstance(first.body, kinds.Rows)
-        and first.body.step == 1
-    ):
-        body = matmul(*chain[1:])
-        return padded(body, (first.body.taken, None)[: body.rank])
-    if isinstance(last, kinds.Rows) and last.step == 1:
-        if len(chain) == 2 and is_row(chain[0]):
-            return kinds.Transpose(padded(chain[0].body, (last.taken,)))
-        body = matmul(*chain[:-1])
-        return padded(body, (None, last.taken)) if body.rank == 2 else None
+    match chain[0]:
+        case kinds.Transpose(body=kinds.Rows(step=1) as rows):
+            body = matmul(*chain[1:])
+            return padded(body, (rows.range, None)[: body.rank])
+    match chain[-1]:
+        case kinds.Rows(step=1) as rows:
+            if len(chain) == 2 and is_row(chain[0]):
+                return kinds.Transpose(padded(chain[0].body, (rows.range,)))
+            body = matmul(*chain[:-1])
+            return padded(body, (None, rows.range)) if body.rank == 2 else None
     return None
 
 
 def selections(tree: kinds.Padded) -> list[Tree]:
-    """What is put into zeros as a product with selections."""
-    rows = [None if taken is None else _rows(taken) for taken in tree.ranges]
-    left = [] if rows[0] is None else [kinds.Transpose(rows[0])]
-    right = rows[1:] if tree.rank == 2 else []
-    return [*left, tree.body, *(part for part in right if part is not None)]
-
-
-def _rows(taken: Range) -> kinds.Rows:
-    start, count, step, size = taken
-    return kinds.Rows(count, size, start, step)
+    """Write an array put into zeros as a product with rows of the identity."""
+    factors = [tree.body]
+    for axis, axis_range in enumerate(tree.ranges):
+        if axis_range is not None:
+            start, count, step, size = axis_range
+            rows = kinds.Rows(count, size, start, step)
+            factors = [*factors, rows] if axis else [kinds.Transpose(rows), *factors]
+    return factors
 
 
 def blocks(terms: Sequence[Tree]) -> list[Tree]:
-    """The terms of a sum, with those that are parts put into zeros joined as blocks, where they
-    lie on a grid."""
-    found = {id(term): cell for term in terms if (cell := _cell(term)) is not None}
-    if len(found) < 2:
+    """Join the terms of a sum that are parts put into zeros as blocks, if they lie on a grid."""
+    cells = {id(term): cell for term in terms if (cell := _cell(term)) is not None}
+    block = grid(list(cells.values())) if len(cells) > 1 else None
+    if block is None:
         return list(terms)
-    joined = grid(list(found.values()))
-    if joined is None:
-        return list(terms)
-    return [*(term for term in terms if id(term) not in found), joined]
+    return [*(term for term in terms if id(term) not in cells), block]
 
 
 def _cell(term: Tree) -> kinds.Padded | None:
-    """A term as a part put into zeros."""
+    """Read a term as an array put into zeros; None if it is none."""
     match term:
         case kinds.Padded():
             return term
@@ -493,9 +484,9 @@ def _cell(term: Tree) -> kinds.Padded | None:
 def _identity_in_zeros(term: Tree) -> kinds.Padded | None:
     match term:
         case kinds.Rows(step=1):
-            return kinds.Padded(kinds.Identity(term.count), (None, term.taken))
+            return kinds.Padded(kinds.Identity(term.count), (None, term.range))
         case kinds.Transpose(body=kinds.Rows(step=1) as rows):
-            return kinds.Padded(kinds.Identity(rows.count), (rows.taken, None))
+            return kinds.Padded(kinds.Identity(rows.count), (rows.range, None))
     return None
 
 
@@ -504,7 +495,7 @@ def _identity_in_zeros(term: Tree) -> kinds.Padded | None:
 
 @linear
 def diag(vector: Tree) -> Tree:
-    """The diagonal matrix of a vector."""
+    """Make the diagonal matrix of a vector."""
     if isinstance(vector, kinds.Spread):
         return scale(ONE, [vector.body], kinds.Identity(vector.shape[0]))
     return kinds.Identity(vector.size) if isinstance(vector, kinds.Ones) else kinds.Diag(vector)
@@ -512,7 +503,7 @@ def diag(vector: Tree) -> Tree:
 
 @linear
 def diagonal(matrix: Tree) -> Tree:
-    """The diagonal of a square matrix."""
+    """Take the diagonal of a square matrix."""
     if isinstance(matrix, kinds.Spread):
         return entrywise.spread(matrix.body, (0,) if matrix.along else (), matrix.shape[:1])
     if isinstance(matrix, kinds.Transpose):
@@ -522,13 +513,13 @@ def diagonal(matrix: Tree) -> Tree:
 
 @linear
 def triangle(matrix: Tree, lower: bool, offset: int) -> Tree:
-    """The entries of one triangle, zeros elsewhere."""
+    """Take the entries of one triangle, zeros elsewhere."""
     return kinds.Triangle(matrix, lower, offset)
 
 
 @linear
 def total(tree: Tree) -> Tree:
-    """The sum of all entries."""
+    """Add all entries."""
     if isinstance(tree, (kinds.Transpose, kinds.Diag)):
         return total(tree.body)
     if isinstance(tree, kinds.Raise) and tree.exponent == kinds.Number(2 * ONE) and tree.rank <= 2:
@@ -542,27 +533,26 @@ def total(tree: Tree) -> Tree:
     return kinds.Total(tree)
 
 
-def contracted(first: Tree, second: Tree) -> Tree:
-    """The sum of the products of the entries of two vectors or matrices."""
-    for one, other in ((first, second), (second, first)):
-        if isinstance(one, kinds.Padded):
-            return contracted(one.body, part(other, one.ranges))
-    if first.rank == 1:
-        return matmul(kinds.Transpose(first), second)
-    return trace(matmul(transpose(first), second))
+def contracted(left: Tree, right: Tree) -> Tree:
+    """Contract two vectors or matrices over all axes: their inner product."""
+    for padded_tree, array in ((left, right), (right, left)):
+        if isinstance(padded_tree, kinds.Padded):
+            return contracted(padded_tree.body, part(array, padded_tree.ranges))
+    if left.rank == 1:
+        return matmul(kinds.Transpose(left), right)
+    return trace(matmul(transpose(left), right))
 
 
 def norm(tree: Tree) -> Tree:
-    """The Euclidean or Frobenius norm."""
-    turned = transpose(tree) if tree.rank == 2 else tree
-    return kinds.Norm(
-        turned if turned.counts[kinds.Transpose] < tree.counts[kinds.Transpose] else tree
-    )
+    """Take the Euclidean or Frobenius norm of `tree` or its transpose, if that has fewer ones."""
+    transposed = transpose_if_matrix(tree)
+    is_simpler = transposed.counts[kinds.Transpose] < tree.counts[kinds.Transpose]
+    return kinds.Norm(transposed if is_simpler else tree)
 
 
 @linear
 def trace(matrix: Tree) -> Tree:
-    """The trace, with the factors of a product turned so that it reads best."""
+    """Take the trace; rotate and flip the factors of a product so that it reads best."""
     match matrix:
         case kinds.Transpose():
             return trace(matrix.body)
@@ -583,8 +573,8 @@ def _trace_of_product(matrix: kinds.Matmul) -> Tree:
             return matmul(*matrix.factors[position:], *matrix.factors[:position])
     candidates = []
     for factors in (list(matrix.factors), flipped(matrix.factors)):
-        for turn in range(len(factors)):
-            candidates.append(matmul(*factors[turn:], *factors[:turn]))
+        for start in range(len(factors)):
+            candidates.append(matmul(*factors[start:], *factors[:start]))
     best = min(candidates, key=order.trace_order)
     if (
         isinstance(best, kinds.Matmul)
@@ -595,7 +585,7 @@ def _trace_of_product(matrix: kinds.Matmul) -> Tree:
     return kinds.Trace(best) if isinstance(best, (kinds.Matmul, kinds.Power)) else trace(best)
 
 
-# Transposes, pushed to the names where that leaves fewer of them
+# Transposes, pushed to names where that leaves fewer of them
 
 
 ENTRYWISE = (
@@ -608,12 +598,12 @@ ENTRYWISE = (
     kinds.Raise,
     kinds.Relation,
 )
-"""Kinds whose entries depend on the same entries of their parts, all of them, or on scalars."""
+"""Entrywise kinds: each entry depends on the same entries of the children, or on scalars."""
 
 
 @linear
 def transpose(tree: Tree) -> Tree:
-    """A matrix transposed."""
+    """Transpose a matrix."""
     match tree:
         case kinds.Identity() | kinds.Diag():
             return tree
@@ -635,37 +625,28 @@ def transpose(tree: Tree) -> Tree:
         case kinds.Padded():
             return padded(transpose(tree.body), tree.ranges[::-1])
         case kinds.Block():
-            return _block(tree)
+            cells = [kinds.Padded(transpose(cell.body), cell.ranges[::-1]) for cell in tree.cells]
+            rows = [tuple(map(transpose, column)) for column in zip(*tree.rows, strict=True)]
+            return kinds.Block(2, tuple(rows), tuple(cells))
         case kinds.Kronecker():
             return kinds.Kronecker(transpose(tree.left), transpose(tree.right))
         case kinds.Rows() if tree.step == -1 and tree.count == tree.size:
             return tree
     if getattr(tree, "symmetric", False):
         return tree
-    last = isinstance(tree, kinds.Indexed) and tree.indices[-2:] == (None, None)
-    if isinstance(tree, kinds.Indexed) and last and getattr(tree.body, "symmetric", False):
+    is_stacked = isinstance(tree, kinds.Indexed) and tree.indices[-2:] == (None, None)
+    if isinstance(tree, kinds.Indexed) and is_stacked and getattr(tree.body, "symmetric", False):
         return tree
-    pushed = _pushed(tree)
-    return pushed if pushed is not None else kinds.Transpose(tree)
+    if isinstance(tree, ENTRYWISE):
+        pushed = _normal_form(mapped(tree, transpose_if_matrix))
+        has_few = pushed.counts[kinds.Transpose] <= 1 + tree.counts[kinds.Transpose]
+        if has_few and pushed.rank == 2:
+            return pushed
+    return kinds.Transpose(tree)
 
 
-def _block(tree: kinds.Block) -> kinds.Block:
-    cells = [kinds.Padded(transpose(cell.body), cell.ranges[::-1]) for cell in tree.cells]
-    rows = [tuple(map(transpose, column)) for column in zip(*tree.rows, strict=True)]
-    return kinds.Block(2, tuple(rows), tuple(cells))
-
-
-def _pushed(tree: Tree) -> Tree | None:
-    """The transpose taken inside, where that leaves no more transposes than one outside."""
-    if not isinstance(tree, ENTRYWISE):
-        return None
-    result = _normal(mapped(tree, _turned))
-    few = result.counts[kinds.Transpose] <= 1 + tree.counts[kinds.Transpose]
-    return result if few and result.rank == 2 else None
-
-
-def _normal(tree: Tree) -> Tree:
-    """The normal form of what works entry by entry, its parts matrices or scalars."""
+def _normal_form(tree: Tree) -> Tree:
+    """Build an entrywise tree, whose children are matrices or scalars, by its constructor."""
     match tree:
         case kinds.Add():
             return add(tree.terms)
@@ -678,16 +659,18 @@ def _normal(tree: Tree) -> Tree:
     return tree
 
 
-def _turned(tree: Tree) -> Tree:
+def transpose_if_matrix(tree: Tree) -> Tree:
+    """Transpose a matrix; return any other tree itself."""
     return transpose(tree) if tree.rank == 2 else tree
 
 
-def _flip(factor: Tree) -> Tree:
-    if is_row(factor):
-        return factor.body
-    return kinds.Transpose(factor) if factor.rank == 1 else transpose(factor)
+def row_or_transpose(tree: Tree) -> Tree:
+    """Transpose a matrix, a column (to a row) or a row (to a column)."""
+    if is_row(tree):
+        return tree.body
+    return kinds.Transpose(tree) if tree.rank == 1 else transpose(tree)
 
 
 def flipped(factors: Sequence[Tree]) -> list[Tree]:
-    """The factors of a product's transpose."""
-    return [_flip(factor) for factor in reversed(factors)]
+    """List the factors of the transpose of a product."""
+    return [row_or_transpose(factor) for factor in reversed(factors)]

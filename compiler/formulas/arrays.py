@@ -14,9 +14,9 @@ from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
     call,
+    chain_factors,
     matrix,
-    opened,
-    ordered,
+    remove_spreads,
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.expressions import convert
@@ -54,7 +54,7 @@ AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 class Arrays(Builder):
     """Trees for the style numpy."""
 
-    limit = 24
+    max_repeated_length = 24
 
     def __init__(self, root: Node, printer: NumPy, declared: Iterable[str] = ()) -> None:
         self.printer = printer
@@ -63,7 +63,7 @@ class Arrays(Builder):
     def measure(self, tree: Tree) -> int:
         return len(self.printer.text(tree))
 
-    def alone(self, node: Node) -> tuple[Tree, Indices]:
+    def right_side(self, node: Node) -> tuple[Tree, Indices]:
         indices = (None,) * node.ndim
         return self.expand(node, indices, frozenset()), indices
 
@@ -87,7 +87,7 @@ class Arrays(Builder):
                 return self._product(Product.reduced(node))
         raise TypeError(f"no formula for {node!r}")
 
-    def _whole(self, node: Node) -> Tree:
+    def _tree_of(self, node: Node) -> Tree:
         return self.tree(node, (None,) * node.ndim, frozenset())
 
     def _length(self, square: Node) -> Tree:
@@ -95,20 +95,20 @@ class Arrays(Builder):
         if isinstance(square, Map) and isinstance(square.expression, sympy.Add):
             # hypot(x, y) is hypot(|x|, |y|)
             parts = [sympy.sqrt(e).replace(sympy.Abs, lambda x: x) for e in square.expression.args]
-            roots = [self._whole(Map(*used_slots(part, square.arguments))) for part in parts]
+            roots = [self._tree_of(Map(*used_slots(part, square.arguments))) for part in parts]
         elif isinstance(square, Sum):
             roots = [self._root(term) for term in square.terms]
         elif isinstance(square, Einsum) and square.contracted:
             roots = [self._root(square)]
         else:
-            roots = [algebra.raised(self._whole(square), Number(sympy.S.Half))]
+            roots = [algebra.raised(self._tree_of(square), Number(sympy.S.Half))]
         return reduce(lambda one, other: entrywise.function(hypot, [one, other]), roots)
 
     def _root(self, square: Node) -> Tree:
         """A root of a term of a sum of squares, of either sign where nothing is summed."""
         counts = Counter(square.factors if isinstance(square, Einsum) else ())
         if not isinstance(square, Einsum) or any(count % 2 for count in counts.values()):
-            return algebra.raised(self._whole(square), Number(sympy.S.Half))
+            return algebra.raised(self._tree_of(square), Number(sympy.S.Half))
         half = [factor for factor, count in counts.items() for _ in range(count // 2)]
         labels = labels_of(half)
         if len(half) > 1 or sorted(labels[: square.ndim]) != labels[: square.ndim]:
@@ -122,8 +122,8 @@ class Arrays(Builder):
 
     def _product(self, parts: Product) -> Tree:
         shape = tuple(parts.sizes[label] for label in parts.output)
-        factors = ordered(parts.factors, parts.output)
-        items = opened([(self._whole(factor), own) for factor, own in factors], parts)
+        factors = chain_factors(parts.factors, parts.output)
+        items = remove_spreads([(self._tree_of(factor), own) for factor, own in factors], parts)
         known = labels_of(items)
         present = [label for label in parts.output if label in known]
         along = [parts.output.index(label) for label in present]
@@ -174,7 +174,7 @@ class Arrays(Builder):
         for argument, labels in node.arguments:
             core = range(len(labels), argument.ndim)
             order = [labels.index(i) if i in labels else None for i in covered]
-            arguments.append(arranged(self._whole(argument), (*order, *core)))
+            arguments.append(arranged(self._tree_of(argument), (*order, *core)))
         rank = len(covered) + node.ndim - len(node.stack)
         along = [*covered, *range(len(node.stack), node.ndim)]
         return entrywise.spread(call(node, arguments, rank), along, node.shape)

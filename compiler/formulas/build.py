@@ -1,7 +1,7 @@
-"""From nodes to trees: what every style shares.
+"""Building trees from nodes, as all styles do.
 
-A node used more than once, whose text is long, becomes a definition of its own, so that texts
-grow no faster than the graph. So do nodes that lie deep, which bounds the depth of every tree.
+A node that is used more than once and has a long text becomes a definition, so that texts grow no
+faster than the graph. So does a deep node, which bounds the depth of trees.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import sympy
 
 from derivatrix.compiler.formulas import algebra, entrywise, expressions
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.definitions import Definition, unnamed
+from derivatrix.compiler.formulas.definitions import Definition, provisional_name
 from derivatrix.compiler.formulas.rewrite import replaced
-from derivatrix.compiler.formulas.sharing import named
+from derivatrix.compiler.formulas.sharing import name_repeated_parts
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
@@ -25,19 +25,22 @@ from derivatrix.compiler.ir.nodes import Factor, Node, labels_of, leaves, slot, 
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 
-DEPTH = 20
-"""Trees are cut into definitions where nodes lie deeper than this."""
+MAX_DEPTH = 20
+"""Depth of a tree at which its node becomes a definition."""
 
 SYMMETRIC = ("symmetric", "spd", "diagonal")
 
 
 class Builder(ABC):
-    """Builds the tree of `root`. `names`: what is shown for a leaf's name (for a cotangent or
-    tangent: the name that gets the accent). `differentials`: for a leaf's name, the node whose
-    differential it is. `declared`: names that the formula leaves alone, whether in it or not."""
+    """Builds the tree of `root`.
 
-    limit: int
-    """How long the tree of a node may be that is written more than once without a name."""
+    names: by a leaf's name, the name to show (for a cotangent or tangent: the name that gets the
+    accent). differentials: by a leaf's name, the node whose differential it is. declared: names
+    that no definition gets, even if the formula does not have them.
+    """
+
+    max_repeated_length: int
+    """Longest text of a node that is written more than once without a definition."""
 
     def __init__(
         self,
@@ -51,100 +54,107 @@ class Builder(ABC):
         self.names = dict(names or {})
         self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
-        self.known: dict[Node, kinds.Name] = {}
+        self.named: dict[Node, kinds.Name] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
-        self.number = 0
+        self.definition_count = 0
         self.order = topological([*self.differentials.values(), root])
-        self.uses = _uses(self.order)
-        self.taken = self._taken()
-        for node in self._deep():
+        self.use_counts = _count_uses(self.order)
+        self.used_names = self._names_in_use()
+        for node in self._deep_nodes():
             self.define(node)
 
     def result(self) -> tuple[Tree, Indices]:
-        """The root's tree, with names for what is repeated, and the left side's indices."""
+        """Build the root's tree and the left side's indices; define repeated parts."""
         tree, indices = self.draft(self.root)
-        table = self.conventions([tree, *(part.tree for part in self.definitions)])
-        parts = [replace(part, tree=replaced(part.tree, table)) for part in self.definitions]
-        tree, self.definitions = named(replaced(tree, table), parts, self.measure, self.reserved)
+        table = self.conventions([tree, *(definition.tree for definition in self.definitions)])
+        definitions = [
+            replace(definition, tree=replaced(definition.tree, table))
+            for definition in self.definitions
+        ]
+        tree, self.definitions = name_repeated_parts(
+            *(replaced(tree, table), definitions, self.measure, self.reserved)
+        )
         return tree, indices
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
-        """For parts of the trees, how they are written beside the others."""
+        """Choose parts of the trees that are written differently because of other parts."""
         return {}
 
     @property
     def reserved(self) -> set[str]:
-        """What no definition may be called."""
-        return self.taken
+        """The names that no definition may have."""
+        return self.used_names
 
     def tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        """The tree of `node`, with an index for each axis that is not None. `scope`: index
+        """Build the tree of `node`, with an index for each axis that is not None. `scope`: index
         letters in use."""
         if (matrix := ir.assumed_matrix(node)) is not None:
-            if not _compound(matrix):
+            if not _can_be_defined(matrix):
                 return self.tree(matrix, indices, scope)
             self.define(node)
-        if node not in self.known and self.uses[node] > 1 and _compound(node):
+        if node not in self.named and self.use_counts[node] > 1 and _can_be_defined(node):
             draft, _ = self.draft(node)
-            twice = isinstance(node, ir.Einsum) and self.uses[node] == 2
-            limit = 2 * self.limit if twice and not draft.counts[kinds.Ones] else self.limit
-            target = self.repeated(node)
-            if self.measure(draft) > limit and _compound(target):
+            is_plain_product = isinstance(node, ir.Einsum) and not draft.counts[kinds.Ones]
+            # A product that occurs twice reads better in place.
+            factor = 2 if is_plain_product and self.use_counts[node] == 2 else 1
+            target = self.defined_instead(node)
+            too_long = self.measure(draft) > factor * self.max_repeated_length
+            if too_long and _can_be_defined(target):
                 self.define(target)
-        if node in self.known:
-            return indexed(self.known[node], indices)
-        written = (node, indices, scope)
-        if written not in self.written:
-            self.written[written] = self.expand(node, indices, scope)
-        return self.written[written]
+        if node in self.named:
+            return indexed(self.named[node], indices)
+        key = (node, indices, scope)
+        if key not in self.written:
+            self.written[key] = self.expand(node, indices, scope)
+        return self.written[key]
 
-    def repeated(self, node: Node) -> Node:
-        """What gets a name where a node is long and repeated."""
+    def defined_instead(self, node: Node) -> Node:
+        """Choose the node that gets a definition where `node` is long and repeated."""
         return node
 
     def define(self, node: Node) -> Tree:
         """Give `node` a name."""
-        if node not in self.known:
+        if node not in self.named:
             tree, indices = self.draft(node)
             name = self.fresh_name(node)
-            self.known[node] = name
+            self.named[node] = name
             self.definitions.append(Definition(name, tree, indices, node.shape))
-        return self.known[node]
+        return self.named[node]
 
     def draft(self, node: Node) -> tuple[Tree, Indices]:
-        """The tree of `node` on its own; of a matrix with a stated structure that of the matrix."""
+        """Build the tree of `node` alone; stated structures are left out."""
         if (matrix := ir.assumed_matrix(node)) is not None:
             return self.draft(matrix)
         if node not in self.drafts:
-            self.drafts[node] = self.alone(node)
+            self.drafts[node] = self.right_side(node)
         return self.drafts[node]
 
     @abstractmethod
-    def alone(self, node: Node) -> tuple[Tree, Indices]:
-        """The tree of `node` as the right side of an equation, and the left side's indices."""
+    def right_side(self, node: Node) -> tuple[Tree, Indices]:
+        """Build the right side of the equation that defines `node`, and the left side's indices."""
 
     @abstractmethod
     def expand(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        """The tree of `node`, in terms of its children's."""
+        """Build the tree of `node` from those of its children."""
 
     @abstractmethod
     def measure(self, tree: Tree) -> int:
-        """The length of a tree's text."""
+        """Return the length of a tree's text."""
 
     def fresh_name(self, node: Node) -> kinds.Name:
-        """A name for a definition until all are known."""
-        self.number += 1
-        return unnamed(node.ndim, self.number, "symmetric" in facts(node))
+        """Make a provisional name for a definition, until all are known."""
+        self.definition_count += 1
+        return provisional_name(node.ndim, self.definition_count, "symmetric" in facts(node))
 
     def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
-        """A sum's tree."""
+        """Build the tree of a sum."""
         terms = [self.tree(term, indices, scope) for term in node.terms]
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
         return algebra.add(terms, shape)
 
     def map(self, node: ir.Map, indices: Indices, scope: frozenset[str]) -> Tree:
-        """The tree of a function entry by entry."""
+        """Build the tree of an entrywise function."""
         symbols = {
             slot(position): self.tree(argument, indices, scope)
             for position, argument in enumerate(node.arguments)
@@ -154,7 +164,7 @@ class Builder(ABC):
         return tree if tree.rank else entrywise.spread(tree, (), shape)
 
     def input(self, node: ir.Leaf) -> Tree:
-        """The tree of a leaf."""
+        """Build the tree of an input, cotangent, tangent or differential."""
         body = self.differentials.get(node.name)
         if body is None:
             return self.leaf(node)
@@ -162,7 +172,7 @@ class Builder(ABC):
         return kinds.Differential(node.ndim, tree, node.structure in SYMMETRIC)
 
     def leaf(self, node: ir.Leaf) -> kinds.Name:
-        """The name of a leaf."""
+        """Make the name of a leaf."""
         symmetric = node.structure in SYMMETRIC
         accent = {"cotangent": "bar", "tangent": "dot"}.get(node.role, "")
         base = self.names.get(node.name)
@@ -174,50 +184,49 @@ class Builder(ABC):
         return kinds.Name(node.ndim, base, node.name, accent, symmetric)
 
     def constant(self, node: ir.Constant) -> Tree:
-        """The tree of a literal array."""
+        """Build the tree of a constant array."""
         if not node.ndim:
             return kinds.Number(sympy.Float(float(node.array), 17))
         return kinds.Literal(node.ndim, node.key, node.array)
 
-    def _taken(self) -> set[str]:
-        """Names that stand for something already."""
-        known = leaves(self.order)
-        shown = {self.leaf(leaf).base for leaf in known}
-        written = {leaf.name for leaf in known}
+    def _names_in_use(self) -> set[str]:
+        """Collect the names of leaves, as shown and in NumPy, and of dimensions."""
+        graph_leaves = leaves(self.order)
+        names = {name for leaf in graph_leaves for name in (self.leaf(leaf).base, leaf.name)}
         expressions = {size for node in self.order for size in node.shape}
         for node in self.order:
             if isinstance(node, ir.Einsum):
                 expressions |= {node.coefficient, *node.sizes}
         symbols = {symbol.name for part in expressions for symbol in part.free_symbols}
-        return shown | written | symbols | self.declared
+        return names | symbols | self.declared
 
-    def _deep(self) -> list[Node]:
-        """Nodes at which trees are cut."""
+    def _deep_nodes(self) -> list[Node]:
+        """List nodes that bound the depth of trees when they are definitions."""
         heights: dict[Node, int] = {}
-        cut = []
+        deep_nodes = []
         for node in self.order:
             height = 1 + max((heights[child] for child in node.children), default=0)
-            if height >= DEPTH and node is not self.root:
-                cut.append(node)
+            if height >= MAX_DEPTH and node is not self.root:
+                deep_nodes.append(node)
                 height = 0
             heights[node] = height
-        return cut
+        return deep_nodes
 
 
 def indexed(tree: Tree, indices: Indices) -> Tree:
-    """`tree` with the indices that are not None."""
+    """Index `tree` unless all indices are None."""
     return kinds.Indexed(tree, indices) if any(index is not None for index in indices) else tree
 
 
-def _compound(node: Node) -> bool:
-    """Whether a node is worth a name: it is no array of zeros and ones, nor a product of such."""
+def _can_be_defined(node: Node) -> bool:
+    """Tell whether a node may get a name: no leaf, structural array, or product of such arrays."""
     if isinstance(node, ir.Einsum):
         return not all(isinstance(factor, ir.Structural) for factor, _ in node.factors)
     return not isinstance(node, (ir.Leaf, ir.Structural))
 
 
-def _uses(order: list[Node]) -> Counter[Node]:
-    """How often each node is written when its parents are written once."""
+def _count_uses(order: list[Node]) -> Counter[Node]:
+    """Count the occurrences of each node when its parents are written once."""
     uses: Counter[Node] = Counter()
     for node in order:
         match node:
@@ -229,12 +238,13 @@ def _uses(order: list[Node]) -> Counter[Node]:
                 for position, argument in enumerate(node.arguments):
                     uses[argument] += int(node.expression.count(slot(position)))
             case ir.Apply():
-                uses.update(_written(node))
+                uses.update(_count_arguments(node))
     return uses
 
 
-def _written(node: ir.Apply) -> Counter[Node]:
-    """How often an operation's NumPy text repeats its arguments."""
+def _count_arguments(node: ir.Apply) -> Counter[Node]:
+    """Count the occurrences of the arguments in the NumPy text of an operation, which only the
+    function that writes it knows."""
     marks = [f"<{position}>" for position in range(len(node.arguments))]
     text = node.operation.numpy(marks, node.parameters, node.output)
     counts: Counter[Node] = Counter()
@@ -244,10 +254,11 @@ def _written(node: ir.Apply) -> Counter[Node]:
 
 
 Item = tuple[Tree, tuple[int, ...]]
+"""A factor of a product: a tree, with a label for each of its axes."""
 
 
 def without_spreads(items: list[Item]) -> list[Item]:
-    """The items without the axes along which they are constant."""
+    """Drop the axes along which items are constant."""
     result: list[Item] = []
     for tree, labels in items:
         if isinstance(tree, kinds.Spread):
@@ -257,50 +268,44 @@ def without_spreads(items: list[Item]) -> list[Item]:
     return result
 
 
-def opened(items: list[Item], parts: Product) -> list[Item]:
-    """The items without the axes along which they are constant. A summed label that no item has
-    any more becomes a factor, its size."""
+def remove_spreads(items: list[Item], product: Product) -> list[Item]:
+    """Drop the axes along which items are constant. A summed label that no item has any more
+    becomes a factor, its size."""
     result = without_spreads(items)
-    kept = {*labels_of(result), *parts.output}
-    gone = [label for label in labels_of(items) if label not in kept]
-    if gone:
-        count = expressions.convert(sympy.prod([parts.sizes[label] for label in gone]))
+    remaining = {*labels_of(result), *product.output}
+    dropped = [label for label in labels_of(items) if label not in remaining]
+    if dropped:
+        count = expressions.convert(sympy.prod([product.sizes[label] for label in dropped]))
         result.append((count, ()))
     return result
 
 
-def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
-    """Factors so that each shares a label with the one before, from the first output label on,
-    or from an end of the chain."""
-    left = list(factors)
+def chain_factors(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
+    """Order factors so that each shares a label with the one before it. The first one has the
+    first output label, or else is a vector at an end of the chain."""
+    vectors = [labels[0] for _, labels in factors if len(labels) == 1]
+    rows = [labels[0] for _, labels in factors if len(labels) > 1]
+    label = next(iter((*output, *(v for v in vectors if v in rows), *vectors)), None)
+
+    def place(factor: Factor) -> tuple[int, int, int, bool]:
+        node, labels = factor
+        has_accent = isinstance(node, ir.Leaf) and node.role not in ("input", "symbol")
+        axis = labels.index(label) if label in labels else 2 + len(labels)
+        return axis, len(labels), min(labels, default=0), not has_accent
+
+    remaining = list(factors)
     result: list[Factor] = []
-    label = output[0] if output else _start(factors)
-    while left:
-        best = min(left, key=lambda factor: _place(factor, label))
-        left.remove(best)
-        result.append(best)
-        rest = [other for other in best[1] if other != label]
-        if rest:
-            label = rest[-1]
+    while remaining:
+        result.append(min(remaining, key=place))
+        remaining.remove(result[-1])
+        further_labels = [other for other in result[-1][1] if other != label]
+        if further_labels:
+            label = further_labels[-1]
     return tuple(result)
 
 
-def _start(factors: tuple[Factor, ...]) -> int | None:
-    """The label of a vector at the end of a chain, best the left one."""
-    vectors = [labels[0] for _, labels in factors if len(labels) == 1]
-    rows = [labels[0] for _, labels in factors if len(labels) > 1]
-    return next((label for label in vectors if label in rows), next(iter(vectors), None))
-
-
-def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool]:
-    node, labels = factor
-    accented = isinstance(node, ir.Leaf) and node.role not in ("input", "symbol")
-    linked = labels.index(label) if label in labels else 2 + len(labels)
-    return linked, len(labels), min(labels, default=0), not accented
-
-
 def matrix(node: ir.Structural) -> Tree:
-    """The tree of a structural array."""
+    """Build the tree of a structural array."""
     match node:
         case ir.Delta():
             return kinds.Identity(node.shape[0])
@@ -318,7 +323,7 @@ def matrix(node: ir.Structural) -> Tree:
 
 
 def call(node: ir.Apply, arguments: list[Tree], rank: int) -> Tree:
-    """The tree of an operation, its result of this rank."""
+    """Build the tree of an operation whose result has this rank."""
     if node.operation.formula("unicode", node.output) == "{0}":
         return arguments[0]
     symmetric = "symmetric" in facts(node)

@@ -1,4 +1,4 @@
-"""The letters that stand for what a formula repeats: those that books have for such parts."""
+"""Letters for the definitions of a formula, those of books where these have some."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from itertools import count
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.names import SPELLED, unicode_name
-from derivatrix.compiler.formulas.rewrite import occurrences, replaced
+from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 
 SCALARS = "αβκμνρτω"
-"""Letters for scalars, but for those that stand for more: δ for Kronecker's, λ for eigenvalues."""
+"""Letters for scalars, without those that are read otherwise: δ as Kronecker's, λ as eigenvalue."""
 
 PROBABILITIES = ("softmax", "sigmoid", "logistic")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """`name` stands for `tree`; `indices` are those that the left side shows, where it has any for
-    axes of these sizes."""
+    """The equation `name` = `tree`. indices: those of the left side; shape: that of the node, if
+    it is the definition of one."""
 
     name: kinds.Name
     tree: Tree
@@ -30,33 +30,33 @@ class Definition:
 
     @property
     def names(self) -> frozenset[str]:
-        """Its name, and those in its tree."""
+        """The defined name, and the names in the tree."""
         return self.name.names | self.tree.names
 
     @property
     def rank(self) -> int:
-        """The rank of what it stands for, without a batch axis."""
+        """The rank without a batch axis."""
         return self.name.rank - (BATCH in self.shape[:1])
 
 
 Formula = tuple[Tree, list[Definition]]
 
 
-def unnamed(rank: int, number: int, symmetric: bool) -> kinds.Name:
-    """What stands for a definition until all of them are known."""
+def provisional_name(rank: int, number: int, symmetric: bool) -> kinds.Name:
+    """Make the name of a definition until all definitions are known."""
     return kinds.Name(rank, f"T{number}", f"<{number}>", symmetric=symmetric)
 
 
-def named_like(rank: int, letter: str) -> kinds.Name:
-    """A name as long as that of a part of this rank and letter."""
+def typical_name(rank: int, letter: str) -> kinds.Name:
+    """Make a name as long as that of a definition of this rank and letter."""
     if not rank:
         return kinds.Name(0, SCALARS[0], SPELLED[SCALARS[0]])
     return kinds.Name(rank, letter or "T1", letter or "t1")
 
 
 def letter_of(part: Tree, inverted: bool) -> str:
-    """The letter that books have for a matrix like this, whose inverse occurs or not; "" where
-    there is none."""
+    """Return the letter that books have for such a matrix, "" if none. inverted: its inverse
+    occurs."""
     match part:
         case kinds.Call(operation=operation) if operation.name in PROBABILITIES:
             return "P"
@@ -74,14 +74,16 @@ def letter_of(part: Tree, inverted: bool) -> str:
 
 
 def _is_residual(part: kinds.Add) -> bool:
-    """Whether a sum is the difference of an input and other arrays that do not move."""
-    moves = any(isinstance(own, kinds.Name) and own.accent for own in occurrences(part.terms))
-    signs = {own.is_negative for own in part.terms}
-    arrays = all(own.rank == part.rank and own.counts[kinds.Name] for own in part.terms)
-    return len(signs) == 2 and arrays and not moves and any(map(_is_input, part.terms))
+    """Tell whether a sum is the difference of an input and other arrays, without cotangents and
+    tangents."""
+    signs = {term.is_negative for term in part.terms}
+    are_arrays = all(term.rank == part.rank and term.counts[kinds.Name] for term in part.terms)
+    is_primal = part.accent_position is None
+    return len(signs) == 2 and are_arrays and is_primal and any(map(_is_input, part.terms))
 
 
 def _is_input(term: Tree) -> bool:
+    """Tell whether a term is an array's name, up to a number, a transpose, or a selection."""
     while isinstance(term, kinds.Scale | kinds.Transpose | kinds.Part | kinds.Indexed):
         if term.body is None or (isinstance(term, kinds.Scale) and term.scalars):
             return False
@@ -89,46 +91,45 @@ def _is_input(term: Tree) -> bool:
     return isinstance(term, kinds.Name) and term.rank > 0
 
 
-def lettered(
-    tree: Tree, definitions: Sequence[Definition], inverted: Set[Tree], taken: Set[str]
+def assign_letters(
+    tree: Tree, definitions: Sequence[Definition], inverted: Set[Tree], reserved: Set[str]
 ) -> Formula:
-    """The same with letters in place of the definitions' names, in the order in which they stand.
+    """Replace the provisional names of definitions by letters, in the order of the definitions.
 
-    inverted: the names of matrices whose inverses occur; taken: names that stand for something.
+    inverted: the names of matrices whose inverses occur; reserved: names with another meaning.
     """
-    letters = [
-        _cased(letter_of(part.tree, part.name in inverted), part.rank) for part in definitions
-    ]
+    letters = []
+    for definition in definitions:
+        letter = letter_of(definition.tree, definition.name in inverted)
+        letters.append(letter if definition.rank > 1 else letter.lower())
     table: dict[Tree, kinds.Name] = {}
-    used = {*taken, *(unicode_name(name, "") for name in taken)}
+    used_names = {*reserved, *(unicode_name(name, "") for name in reserved)}
     numbers = count(1)
-    for part, letter in zip(definitions, letters, strict=True):
-        own = _candidates(letter, letters.count(letter) > 1, part.rank, used, numbers)
+    for definition, letter in zip(definitions, letters, strict=True):
+        is_shared = letters.count(letter) > 1
+        candidates = _candidates(letter, is_shared, definition.rank, used_names, numbers)
         base, python = next(
-            names for names in own if not used & {*names, unicode_name(names[0], "")}
+            names for names in candidates if not used_names & {*names, unicode_name(names[0], "")}
         )
-        used |= {base, python}
-        table[part.name] = replace(part.name, base=base, python=python)
+        used_names |= {base, python}
+        table[definition.name] = replace(definition.name, base=base, python=python)
     return replaced(tree, table), [
-        replace(part, name=table[part.name], tree=replaced(part.tree, table))
-        for part in definitions
+        replace(definition, name=table[definition.name], tree=replaced(definition.tree, table))
+        for definition in definitions
     ]
-
-
-def _cased(letter: str, rank: int) -> str:
-    return letter if rank > 1 else letter.lower()
 
 
 def _candidates(
-    letter: str, several: bool, rank: int, used: Set[str], numbers: Iterator[int]
+    letter: str, is_shared: bool, rank: int, used_names: Set[str], numbers: Iterator[int]
 ) -> Iterator[tuple[str, str]]:
-    """Names as they are shown and in NumPy, the best first: Greek letters for scalars, the letter
-    that books have, with numbers if there are several, and in the end T₁, T₂, ... (t₁, ...)."""
+    """Yield names, as shown and in NumPy, the best first: Greek letters for scalars, the letter of
+    books, with numbers if several definitions have it, and finally T₁, T₂, ... (t₁, ...)."""
     if not rank:
-        yield from ((own, SPELLED[own]) for own in SCALARS)
-    elif letter and several and letter not in used:
+        yield from ((greek, SPELLED[greek]) for greek in SCALARS)
+    elif letter and is_shared and letter not in used_names:
         yield from ((f"{letter}{number}",) * 2 for number in range(1, 10))
     elif letter:
         yield letter, letter
-    stem = next((own for own in ("TUVWZ" if rank > 1 else "tuvwz") if own not in used), "part_")
+    stems = "TUVWZ" if rank > 1 else "tuvwz"
+    stem = next((stem for stem in stems if stem not in used_names), "part_")
     yield from ((f"{stem}{number}", f"t{number}") for number in numbers)

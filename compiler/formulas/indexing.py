@@ -1,5 +1,4 @@
-"""Labels of products as indices: which labels are known, which factors belong together, and sums
-over letters."""
+"""Index notation for products: indices of labels, entries, conditions, and sums over letters."""
 
 from __future__ import annotations
 
@@ -9,8 +8,9 @@ import sympy
 
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.build import Item, indexed, matrix
+from derivatrix.compiler.formulas.build import Item, indexed, matrix, remove_spreads
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
@@ -21,214 +21,237 @@ ONE = sympy.S.One
 
 
 class NoMatrixNotation(Exception):
-    """A node that has no matrix notation."""
+    """Raised for a node that has no matrix notation, or no vec form."""
 
 
 def writes_whole(node: ir.Apply) -> bool:
-    """Whether all arguments have all stacked axes, in order, and are at most matrices."""
-    every = tuple(range(len(node.stack)))
-    most = 2 + (BATCH in node.stack[:1])
-    return all(labels == every and part.ndim <= most for part, labels in node.arguments)
+    """Tell whether all arguments have all stacked axes, in order, and are at most matrices."""
+    stack_labels = tuple(range(len(node.stack)))
+    max_rank = 2 + (BATCH in node.stack[:1])
+    return all(
+        labels == stack_labels and argument.ndim <= max_rank for argument, labels in node.arguments
+    )
 
 
-def chained(tree: Tree) -> Tree:
-    """What is constant along one axis of a matrix as a product with ones."""
+def as_chain(tree: Tree) -> Tree:
+    """Write a matrix that is constant along one axis as a product with ones."""
     if isinstance(tree, kinds.Spread) and tree.rank == 2 and len(tree.along) == 1:
         return algebra.matmul(tree)
     return tree
 
 
-def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
-    """The product of items. Raises NoMatrixNotation where it has none."""
-    arrays = [labels for _, labels in items if labels]
-    if arrays and all(labels == output for labels in arrays):
+def contract_items(items: list[Item], output: tuple[int, ...], product: Product) -> Tree:
+    """Multiply items in matrix notation. Raises NoMatrixNotation where there is none."""
+    label_tuples = [labels for _, labels in items if labels]
+    if label_tuples and all(labels == output for labels in label_tuples):
         return algebra.hadamard([tree for tree, _ in items])
-    tree = contract(items, output, parts.sizes)
+    tree = contract(items, output, product.sizes)
     if tree is None:
         raise NoMatrixNotation
     return tree
 
 
+def contract_product(items: list[Item], output: tuple[int, ...], product: Product) -> Tree:
+    """Multiply the items of `product` and its coefficient in matrix notation."""
+    coefficient: Item = (convert(product.coefficient), ())
+    return contract_items([coefficient, *remove_spreads(items, product)], output, product)
+
+
 def check_reducible(
-    fixed: Mapping[int, sympy.Expr], output: tuple[int, ...], parts: Product
+    index_at: Mapping[int, sympy.Expr], output: tuple[int, ...], product: Product
 ) -> None:
-    """Raise NoMatrixNotation for a product that has none, whatever its factors are."""
+    """Raise NoMatrixNotation for a product that has none, before the trees of its factors are
+    built, which takes longer and may define them."""
     items: list[Item] = []
-    for position, (node, labels) in enumerate(parts.factors):
-        left = tuple(label for label in labels if label not in fixed)
-        tree: Tree = kinds.Name(len(left), str(position), "")
-        if isinstance(node, ir.Structural) and len(left) == node.ndim:
+    for position, (node, labels) in enumerate(product.factors):
+        open_labels = tuple(label for label in labels if label not in index_at)
+        tree: Tree = kinds.Name(len(open_labels), str(position), "")
+        if isinstance(node, ir.Structural) and len(open_labels) == node.ndim:
             tree = matrix(node)
-        items.append((tree, left))
-    contracted(items, output, parts)
+        items.append((tree, open_labels))
+    contract_items(items, output, product)
 
 
-def summed_over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
-    """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
+def sum_over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
+    """Sum `body` over letters, given with their sizes. Factors without these letters are moved in
+    front of the sum; inner sums are joined with it."""
     if not letters:
         return body
-    alone = kinds.Scale(ONE, (), body) if body.rank else kinds.Scale(ONE, (body,), None)
-    parts = body if isinstance(body, kinds.Scale) else alone
-    outside = [part for part in parts.scalars if not part.letters & set(letters)]
-    inside = [part for part in parts.scalars if part.letters & set(letters)]
-    sums = [part for part in inside if isinstance(part, kinds.Over)]
+    if not isinstance(body, kinds.Scale):
+        body = kinds.Scale(ONE, (), body) if body.rank else kinds.Scale(ONE, (body,), None)
+    constants = [factor for factor in body.scalars if not factor.letters & set(letters)]
+    summands = [factor for factor in body.scalars if factor.letters & set(letters)]
+    sums = [factor for factor in summands if isinstance(factor, kinds.Over)]
     inner = [pair for part in sums for pair in zip(part.over, part.sizes, strict=True)]
-    if parts.body is None and len(dict(inner)) == len(inner):
-        inside = [part.body if isinstance(part, kinds.Over) else part for part in inside]
+    if body.body is None and len(dict(inner)) == len(inner):
+        summands = [
+            factor.body if isinstance(factor, kinds.Over) else factor for factor in summands
+        ]
         letters = {**letters, **dict(inner)}
-    below = tuple(letters.values())
-    total = kinds.Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
-    return algebra.scale(parts.coefficient, outside, total)
+    summand = algebra.scale(ONE, summands, body.body)
+    total = kinds.Over(tuple(letters), summand, tuple(letters.values()))
+    return algebra.scale(body.coefficient, constants, total)
 
 
-def letters_summed(tree: Tree) -> set[str]:
-    """The letters of the sums that are factors of `tree`."""
+def sum_letters(tree: Tree) -> set[str]:
+    """Collect the letters of the sums that are factors of `tree`."""
     if isinstance(tree, kinds.Scale):
-        return set().union(*(letters_summed(part) for part in tree.scalars))
+        return set().union(*(sum_letters(part) for part in tree.scalars))
     return set(tree.over) if isinstance(tree, kinds.Over) else set()
 
 
-def is_reshaped(label: int, factors: Sequence[Factor]) -> bool:
-    """Whether a label stands for two axes merged into one."""
-    return any(isinstance(node, ir.Reshape | ir.Vech) and own[0] == label for node, own in factors)
+def is_merged(label: int, factors: Sequence[Factor]) -> bool:
+    """Tell whether a label is that of two axes merged into one."""
+    return any(
+        isinstance(node, ir.Reshape | ir.Vech) and labels[0] == label for node, labels in factors
+    )
 
 
-def solved(
-    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+def resolve_labels(
+    factors: Sequence[Factor], index_at: Mapping[int, sympy.Expr], product: Product
 ) -> tuple[list[Factor], dict[int, sympy.Expr]]:
-    """Summed labels that a selection or a merge of axes determines, as indices."""
-    left, known = list(factors), dict(fixed)
-    progress = True
-    while progress:
-        progress = False
-        for factor in left:
-            node, own = factor
-            target = own[1] if isinstance(node, ir.Slice) else own[0] if own else -1
-            if target in known or target in parts.output:
-                continue
-            if isinstance(node, ir.Slice) and own[0] in known:
-                known[target] = node.start + node.step * known[own[0]]
-            elif isinstance(node, ir.Reshape) and own[1] in known and own[2] in known:
-                known[target] = node.shape[2] * known[own[1]] + known[own[2]]
-            else:
-                continue
-            left.remove(factor)
-            progress = True
-            break
-    return left, known
+    """Compute the indices of summed labels that a selection or a merge of axes determines.
+
+    Returns the factors without these selections and merges, and the indices by label.
+    """
+    remaining, index_at = list(factors), dict(index_at)
+    for factor in factors:
+        node, labels = factor
+        target = labels[1] if isinstance(node, ir.Slice) else labels[0] if labels else -1
+        if target in index_at or target in product.output:
+            continue
+        if isinstance(node, ir.Slice) and labels[0] in index_at:
+            index_at[target] = node.start + node.step * index_at[labels[0]]
+        elif isinstance(node, ir.Reshape) and {*labels[1:]} <= index_at.keys():
+            index_at[target] = node.shape[2] * index_at[labels[1]] + index_at[labels[2]]
+        else:
+            continue
+        remaining.remove(factor)
+        return resolve_labels(remaining, index_at, product)
+    return remaining, index_at
 
 
-def in_blocks(
-    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+def take_blocks(
+    factors: Sequence[Factor], index_at: Mapping[int, sympy.Expr], product: Product
 ) -> list[Factor]:
-    """The factors with a block of one in place of it and of merges whose outer index is known."""
+    """Replace a factor, and merges of its axes whose outer index is known, by a block of it."""
     merges = {
-        factor[1][0]: factor
-        for factor in factors
-        if _takes_blocks(factor, factors, parts)
-        and factor[1][1] in fixed
-        and factor[1][2] not in fixed
+        labels[0]: (node, labels)
+        for node, labels in factors
+        if _is_block_merge((node, labels), factors, product)
+        and labels[1] in index_at
+        and labels[2] not in index_at
     }
-    found: list[Factor] = []
+    result: list[Factor] = []
     for node, labels in factors:
-        slices: list[Factor] = []
+        output = labels
+        row_slices: list[Factor] = []
+        further_slices: list[Factor] = []
         for label in labels:
-            if label in merges and (node, labels) != merges[label]:
+            if label in merges and merges[label] != (node, labels):
                 merge, (_, outer, inner) = merges[label]
-                start = sympy.expand(merge.shape[2] * fixed[outer])
-                taken = ir.Slice(merge.shape[2], merge.shape[0], start, 1)
-                slices.append((taken, (inner, label)))
-        turned = {own[1]: own[0] for _, own in slices}
-        output = tuple(turned.get(label, label) for label in labels)
+                start = sympy.expand(merge.shape[2] * index_at[outer])
+                selection = ir.Slice(merge.shape[2], merge.shape[0], start, 1), (inner, label)
+                (row_slices if label == labels[0] else further_slices).append(selection)
+                output = tuple(inner if own == label else own for own in output)
         if len(set(output)) < len(labels):
             return list(factors)
-        if slices:
-            first = [own for own in slices if own[1][1] == labels[0]]
-            rest = [own for own in slices if own not in first]
-            found.append((einsum([*first, (node, labels), *rest], output), output))
+        if output != labels:
+            block = einsum([*row_slices, (node, labels), *further_slices], output)
+            result.append((block, output))
         elif (node, labels) not in merges.values():
-            found.append((node, labels))
-    return found
+            result.append((node, labels))
+    return result
 
 
-def outer_labels(parts: Product) -> list[int]:
-    """The summed labels of blocks whose entries are those of the product."""
-    found = [own for node, own in parts.factors if _takes_blocks((node, own), parts.factors, parts)]
-    found = [own for own in found if own[1] not in parts.output and own[2] in parts.output]
-    return list(dict.fromkeys(own[1] for own in sorted(found, key=lambda own: own[2])))
+def block_labels(product: Product) -> list[int]:
+    """List the summed labels that number blocks whose entries are those of the product."""
+    pairs = [
+        (labels[2], labels[1])
+        for node, labels in product.factors
+        if _is_block_merge((node, labels), product.factors, product)
+        and labels[1] not in product.output
+        and labels[2] in product.output
+    ]
+    return list(dict.fromkeys(outer for _, outer in sorted(pairs, key=lambda pair: pair[0])))
 
 
-def _takes_blocks(factor: Factor, factors: Sequence[Factor], parts: Product) -> bool:
-    """Whether a factor merges two axes into one that is summed over with one other factor."""
-    node, own = factor
-    if not isinstance(node, ir.Reshape) or own[1] == own[2] or own[0] in parts.output:
+def _is_block_merge(factor: Factor, factors: Sequence[Factor], product: Product) -> bool:
+    """Tell whether a factor merges two axes into one that is summed with one other factor."""
+    node, labels = factor
+    if not isinstance(node, ir.Reshape) or labels[1] == labels[2] or labels[0] in product.output:
         return False
-    return sum(labels.count(own[0]) for _, labels in factors) == 2
+    return sum(other.count(labels[0]) for _, other in factors) == 2
 
 
-def split_merge(
-    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+def split_merged_index(
+    factors: Sequence[Factor], index_at: Mapping[int, sympy.Expr], product: Product
 ) -> tuple[Factor, dict[int, sympy.Expr], list[Item]] | None:
-    """A merge of axes whose merged index is known: the indices of the others, and what has to
-    hold where these are known as well."""
+    """Find a merge of axes whose merged index is known. Returns it, the indices of the merged
+    axes, and the conditions that hold for axes whose index is known already."""
     for factor in factors:
-        node, own = factor
-        free = [i for i in own[1:] if i not in fixed]
-        if not isinstance(node, ir.Reshape) or own[0] not in fixed or own[1] == own[2]:
+        node, labels = factor
+        unknown = [label for label in labels[1:] if label not in index_at]
+        if not isinstance(node, ir.Reshape) or labels[0] not in index_at or labels[1] == labels[2]:
             continue
-        if not free or any(i in parts.output for i in free):
+        if not unknown or any(label in product.output for label in unknown):
             continue
-        index, inner = fixed[own[0]], node.shape[2]
-        values = {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
-        known = [(value, fixed[i]) for i, value in values.items() if i in fixed]
-        brackets: list[Item] = [(condition(one, "==", other), ()) for one, other in known]
-        return factor, {i: values[i] for i in free}, brackets
+        index, inner_size = index_at[labels[0]], node.shape[2]
+        split = {
+            labels[1]: sympy.floor(index / inner_size),
+            labels[2]: sympy.Mod(index, inner_size),
+        }
+        conditions: list[Item] = [
+            (condition(split[label], "==", index_at[label]), ())
+            for label in labels[1:]
+            if label in index_at
+        ]
+        return factor, {label: split[label] for label in unknown}, conditions
     return None
 
 
-def joined(items: list[Item], parts: Product) -> Item:
-    """Items as one, by the output's labels that they have."""
-    output = tuple(i for i in parts.output if any(i in own for _, own in items))
-    return contracted(items, output, parts), output
+def multiply_items(items: list[Item], product: Product) -> Item:
+    """Multiply items to one, with the output labels that they have."""
+    output = tuple(i for i in product.output if any(i in labels for _, labels in items))
+    return contract_items(items, output, product), output
 
 
 @algebra.linear
 def entry_of(tree: Tree, indices: Indices) -> Tree:
-    """An entry of a matrix or vector (or, where an index is None, a row or column)."""
-    if all(index is None for index in indices):
-        return tree
-    if len(indices) == 2:
-        turned = algebra.transpose(tree)
-        if turned.counts[kinds.Transpose] < tree.counts[kinds.Transpose]:
-            return indexed(turned, indices[::-1])
+    """Take an entry of a matrix or vector (where an index is None, a row or column), of the
+    transpose if that is written with fewer transposes."""
+    if len(indices) == 2 and indices != (None, None):
+        transposed = algebra.transpose(tree)
+        if transposed.counts[kinds.Transpose] < tree.counts[kinds.Transpose]:
+            return indexed(transposed, indices[::-1])
     return indexed(tree, indices)
 
 
 def index_of(letter: str) -> sympy.Symbol:
-    """A letter as an index."""
+    """Make the index of a letter."""
     return sympy.Symbol(letter, integer=True)
 
 
-def letters_of(indices: Indices) -> frozenset[str]:
-    """The texts of the indices that are given."""
+def index_texts(indices: Indices) -> frozenset[str]:
+    """Write the indices that are not None."""
     return frozenset(str(index) for index in indices if index is not None)
 
 
 def condition(left: sympy.Expr, symbol: str, right: sympy.Expr) -> Tree:
-    """1 where the relation between two indices holds, which it may for all of them."""
+    """Build [left symbol right], which is 1 if it holds for all indices."""
     gap = sympy.expand(left - right)
     holds = gap.is_nonnegative if symbol == ">=" else gap == 0
     return kinds.Number(ONE) if holds else kinds.Bracket(left, symbol, right)
 
 
 def bracket(node: ir.Structural, indices: Sequence[sympy.Expr]) -> Tree:
-    """An entry of an array of zeros and ones: a condition on its indices."""
-    *first, row, column = indices
+    """Build an entry of an array of zeros and ones: a condition on its indices."""
+    *merged, row, column = indices
     match node:
         case ir.Reshape():
-            return condition(first[0], "==", node.shape[2] * row + column)
+            return condition(merged[0], "==", node.shape[2] * row + column)
         case ir.Vech():
-            place = condition(first[0], "==", row * (row + 1) / 2 + column)
+            place = condition(merged[0], "==", row * (row + 1) / 2 + column)
             return algebra.scale(ONE, [place, condition(row, ">=", column)], None)
         case ir.Gather():
             return kinds.Bracket(column, "==", sympy.Function(f"gather{list(node.table)}")(row))

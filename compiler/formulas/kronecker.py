@@ -16,7 +16,7 @@ from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.build import Item
 from derivatrix.compiler.formulas.contract import Sizes, contract
-from derivatrix.compiler.formulas.indexing import NoMatrixNotation, chained
+from derivatrix.compiler.formulas.indexing import NoMatrixNotation, as_chain
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir.nodes import Labels
 
@@ -104,7 +104,7 @@ def _plain(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree:
     tree = contract(list(items), output, sizes)
     if tree is None:
         raise NoMatrixNotation
-    return chained(tree)
+    return as_chain(tree)
 
 
 def _kronecker(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form | None:

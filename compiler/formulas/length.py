@@ -1,7 +1,7 @@
 """How long formulas are to read, which is all that a formula's own text decides: the shorter of two
 ways to write it is taken, and what is long and repeated gets a name."""
 
-from derivatrix.compiler.formulas.printers.unicode import UNICODE
+from derivatrix.compiler.formulas.printers.mathematics import UNICODE
 from derivatrix.compiler.formulas.tree import Tree
 
 

@@ -1,8 +1,7 @@
-"""From nodes to trees for reading: matrix notation where there is one, else indices.
+"""Building trees for reading, in matrix notation where there is one, else by index.
 
-An axis of a node is either open (part of a matrix or vector) or carries an index. In matrix
-notation the batch axis carries a letter and at most two axes are open; in index notation
-every axis carries one.
+An axis of a node is either open (an axis of a matrix or vector) or has an index. In matrix notation
+the batch axis has an index and at most two axes are open; in index notation all axes have indices.
 """
 
 from __future__ import annotations
@@ -18,31 +17,30 @@ from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
     call,
+    chain_factors,
     indexed,
     matrix,
-    opened,
-    ordered,
+    remove_spreads,
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.entries import by_entries
-from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
+    as_chain,
+    block_labels,
     bracket,
-    chained,
     check_reducible,
-    contracted,
+    contract_product,
     entry_of,
-    in_blocks,
     index_of,
-    is_reshaped,
-    joined,
-    letters_of,
-    letters_summed,
-    outer_labels,
-    solved,
-    split_merge,
-    summed_over,
+    index_texts,
+    is_merged,
+    multiply_items,
+    resolve_labels,
+    split_merged_index,
+    sum_letters,
+    sum_over,
+    take_blocks,
     writes_whole,
 )
 from derivatrix.compiler.formulas.length import length
@@ -58,7 +56,7 @@ BATCH_LETTERS = "brsqz"
 
 
 class Notation(Builder):
-    """Trees for the styles unicode and latex, and, with `by_index`, for index."""
+    """Builds trees for the styles unicode and latex, and, with `by_index`, for index."""
 
     def __init__(
         self,
@@ -68,15 +66,17 @@ class Notation(Builder):
         differentials: Mapping[str, Node] | None = None,
         declared: Iterable[str] = (),
     ) -> None:
-        self.by_index = by_index  # whether every axis carries an index
-        self.limit = 30 if by_index else 12
-        self.open: set[Node] = set()  # nodes whose drafts have been begun
+        self.by_index = by_index
+        self.max_repeated_length = 30 if by_index else 12
+        self.drafts_begun: set[Node] = set()
         self.letters_used: set[str] = set()
         super().__init__(root, names, differentials, declared)
 
     def result(self) -> tuple[Tree, Indices]:
         tree, indices = super().result()
-        self.definitions = [replace(part, tree=by_entries(part.tree)) for part in self.definitions]
+        self.definitions = [
+            replace(definition, tree=by_entries(definition.tree)) for definition in self.definitions
+        ]
         return by_entries(tree), indices
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
@@ -84,10 +84,10 @@ class Notation(Builder):
 
     @property
     def reserved(self) -> set[str]:
-        return self.taken | self.letters_used
+        return self.used_names | self.letters_used
 
-    def repeated(self, node: Node) -> Node:
-        """What is inverted, instead of its inverse."""
+    def defined_instead(self, node: Node) -> Node:
+        """Choose the inverted matrix instead of its inverse."""
         if isinstance(node, ir.Apply) and node.operation.name == "inv" and not node.stack:
             del self.drafts[node]
             return node.arguments[0][0]
@@ -96,47 +96,47 @@ class Notation(Builder):
     def measure(self, tree: Tree) -> int:
         return length(tree)
 
-    def alone(self, node: Node) -> tuple[Tree, Indices]:
+    def right_side(self, node: Node) -> tuple[Tree, Indices]:
         if isinstance(node, ir.Constant):
             return self.constant(node), (None,) * node.ndim
-        self.open.add(node)
+        self.drafts_begun.add(node)
         if not self.by_index:
-            indices = self.letters(node, matrices=True)
+            indices = self.left_indices(node, matrix_notation=True)
             try:
-                tree = self.expand(node, indices, letters_of(indices), strict=True)
-                return chained(tree), indices
+                tree = self.expand(node, indices, index_texts(indices), strict=True)
+                return as_chain(tree), indices
             except NoMatrixNotation:
                 pass
-        indices = self.letters(node, matrices=False)
-        return self.expand(node, indices, letters_of(indices)), indices
+        indices = self.left_indices(node, matrix_notation=False)
+        return self.expand(node, indices, index_texts(indices)), indices
 
-    def letters(self, node: Node, matrices: bool) -> Indices:
-        """Index letters for the axes of a left side; open axes get None."""
+    def left_indices(self, node: Node, matrix_notation: bool) -> Indices:
+        """Choose index letters for the axes of a left side; open axes get None."""
         scope: set[str] = set()
         indices: list[sympy.Expr | None] = []
         for axis, size in enumerate(node.shape):
-            batched = axis == 0 and size == BATCH
-            if matrices and not batched:
+            is_batch = axis == 0 and size == BATCH
+            if matrix_notation and not is_batch:
                 indices.append(None)
                 continue
-            letter = self.unused_letter(scope, batched)
+            letter = self.new_letter(scope, is_batch)
             scope.add(letter)
             indices.append(index_of(letter))
         return tuple(indices)
 
-    def unused_letter(self, scope: Set[str], batched: bool = False) -> str:
-        """A letter that stands for nothing yet."""
-        letters = BATCH_LETTERS if batched else LETTERS
-        candidates = chain(letters, (f"i{number}" for number in count(1)))
-        letter = next(own for own in candidates if own not in scope and own not in self.taken)
+    def new_letter(self, scope: Set[str], is_batch: bool = False) -> str:
+        """Choose an index letter that is neither in `scope` nor another name."""
+        alphabet = BATCH_LETTERS if is_batch else LETTERS
+        candidates = chain(alphabet, (f"i{number}" for number in count(1)))
+        letter = next(name for name in candidates if name not in scope | self.used_names)
         self.letters_used.add(letter)
         return letter
 
     def expand(
         self, node: Node, indices: Indices, scope: frozenset[str], strict: bool = False
     ) -> Tree:
-        """As `Builder.expand`. Where matrix notation fails, the node becomes a definition; if
-        `strict`, NoMatrixNotation is raised instead."""
+        """Build the tree of `node`; see `Builder.expand`. A node without matrix notation becomes a
+        definition; if `strict`, NoMatrixNotation is raised instead."""
         match node:
             case ir.Leaf():
                 return indexed(self.input(node), indices)
@@ -162,26 +162,28 @@ class Notation(Builder):
         raise TypeError(f"no formula for {node!r}")
 
     def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
-        """An entry of a matrix with sums in it as `(...)[i,j]`, unless in the index style."""
+        """Write an entry that contains sums as entry of a matrix, `(...)[i,j]`, unless in the
+        index style. `tree`: the entry."""
         if self.by_index or None in indices or not 0 < node.ndim <= 2 or not tree.counts[Over]:
             return tree
-        if BATCH in node.shape or (node in self.open and node not in self.drafts):
+        if BATCH in node.shape or (node in self.drafts_begun and node not in self.drafts):
             return tree
-        whole, left = self.draft(node)
-        return indexed(whole, indices) if left.count(None) == node.ndim else tree
+        matrix_tree, left_indices = self.draft(node)
+        has_notation = left_indices.count(None) == node.ndim
+        return indexed(matrix_tree, indices) if has_notation else tree
 
     def sum(
         self, node: ir.Sum, indices: Indices, scope: frozenset[str], strict: bool = False
     ) -> Tree:
-        """As `Builder.sum`. If `strict`, NoMatrixNotation is raised for a term that has none."""
+        """Build the tree of a sum; if `strict`, raise NoMatrixNotation for a term without it."""
         for term in node.terms if strict else ():
-            if term not in self.known and not isinstance(term, (ir.Leaf, ir.Constant)):
+            if term not in self.named and not isinstance(term, (ir.Leaf, ir.Constant)):
                 self.expand(term, indices, scope, strict=True)
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
-            tree = algebra.add([chained(term) for term in tree.terms])
+            tree = algebra.add([as_chain(term) for term in tree.terms])
         if not isinstance(tree, Add):
-            return chained(tree)
+            return as_chain(tree)
         return factoring.factored(tree) if node is self.root else factoring.freed(tree)
 
     # Products
@@ -197,61 +199,61 @@ class Notation(Builder):
         return self._indexed(node, indices, scope)
 
     def _reduced(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
-        """A product in matrix notation; a batch axis that is summed over gets a letter."""
-        parts = Product.reduced(node)
-        fixed = {i: index for i, index in enumerate(indices) if index is not None}
-        fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
+        """Build a product in matrix notation; a summed batch axis gets an index letter."""
+        product = Product.reduced(node)
+        index_at = {i: index for i, index in enumerate(indices) if index is not None}
+        index_at |= {i: sympy.S.Zero for i in product.summed if product.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
-        letters: dict[str, sympy.Expr] = {}
-        for label in parts.summed:
-            if parts.sizes[label] == BATCH:
-                letter = self.unused_letter(scope | set(letters), batched=True)
-                letters[letter] = BATCH
-                fixed[label] = index_of(letter)
+        summed_letters: dict[str, sympy.Expr] = {}
+        for label in product.summed:
+            if product.sizes[label] == BATCH:
+                letter = self.new_letter(scope | set(summed_letters), is_batch=True)
+                summed_letters[letter] = BATCH
+                index_at[label] = index_of(letter)
         try:
-            check_reducible(fixed, output, parts)
+            check_reducible(index_at, output, product)
         except NoMatrixNotation:
-            for label in outer_labels(parts):
-                letter = self.unused_letter(scope | set(letters))
-                letters[letter] = parts.sizes[label]
-                fixed[label] = index_of(letter)
-            parts = replace(parts, factors=tuple(in_blocks(parts.factors, fixed, parts)))
-            check_reducible(fixed, output, parts)
-        scope |= set(letters)
+            for label in block_labels(product):
+                letter = self.new_letter(scope | set(summed_letters))
+                summed_letters[letter] = product.sizes[label]
+                index_at[label] = index_of(letter)
+            factors = take_blocks(product.factors, index_at, product)
+            product = replace(product, factors=tuple(factors))
+            check_reducible(index_at, output, product)
+        scope |= set(summed_letters)
         items = []
-        for factor in parts.factors:
-            items.append(self._single(factor, fixed, scope))
-            scope |= letters_summed(items[-1][0]) if letters else set()
-        body = contracted([(convert(parts.coefficient), ()), *opened(items, parts)], output, parts)
-        return summed_over(letters, body)
+        for factor in product.factors:
+            items.append(self._item(factor, index_at, scope))
+            scope |= sum_letters(items[-1][0]) if summed_letters else set()
+        return sum_over(summed_letters, contract_product(items, output, product))
 
     def _indexed(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
-        """A product of entries."""
-        parts = Product.reduced(node)
-        parts = replace(parts, factors=ordered(parts.factors, parts.output))
-        fixed = {i: index for i, index in enumerate(indices) if index is not None}
-        fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
+        """Build a product in index notation."""
+        product = Product.reduced(node)
+        product = replace(product, factors=chain_factors(product.factors, product.output))
+        index_at = {i: index for i, index in enumerate(indices) if index is not None}
+        index_at |= {i: sympy.S.Zero for i in product.summed if product.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
-        items = self._items(parts.factors, fixed, parts, scope)
-        return contracted([(convert(parts.coefficient), ()), *opened(items, parts)], output, parts)
+        items = self._items(product.factors, index_at, product, scope)
+        return contract_product(items, output, product)
 
-    def _single(
-        self, factor: Factor, fixed: Mapping[int, sympy.Expr], scope: frozenset[str]
+    def _item(
+        self, factor: Factor, index_at: Mapping[int, sympy.Expr], scope: frozenset[str]
     ) -> Item:
         node, labels = factor
-        tree = self._factor(node, tuple(fixed.get(label) for label in labels), scope)
-        return tree, tuple(label for label in labels if label not in fixed)
+        tree = self._factor_tree(node, tuple(index_at.get(label) for label in labels), scope)
+        return tree, tuple(label for label in labels if label not in index_at)
 
-    def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _factor_tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         if not isinstance(node, ir.Structural):
             return self.tree(node, indices, scope)
-        given = [index for index in indices if index is not None]
-        if not given:
+        axis_indices = [index for index in indices if index is not None]
+        if not axis_indices:
             return matrix(node)
-        if len(given) == node.ndim:
-            return bracket(node, given)
+        if len(axis_indices) == node.ndim:
+            return bracket(node, axis_indices)
         if isinstance(node, ir.Delta):
-            return Unit(node.shape[0], given[0])
+            return Unit(node.shape[0], axis_indices[0])
         if isinstance(node, ir.Slice) and indices[0] is not None:
             return Unit(node.shape[1], node.start + node.step * indices[0])
         raise NoMatrixNotation
@@ -259,98 +261,108 @@ class Notation(Builder):
     def _items(
         self,
         factors: Sequence[Factor],
-        fixed: Mapping[int, sympy.Expr],
-        parts: Product,
+        index_at: Mapping[int, sympy.Expr],
+        product: Product,
         scope: frozenset[str],
     ) -> list[Item]:
-        """The factors with their indices. What is linked by summed labels becomes an entry of one
-        matrix or vector, or else a sum over a letter."""
-        factors, fixed = solved(factors, fixed, parts)
-        factors = factors if self.by_index else in_blocks(factors, fixed, parts)
+        """Build the factors of a product in index notation. Factors linked by summed labels become
+        an entry of one matrix or vector, or else a sum over a letter.
+
+        index_at: by label, its index; the others are open or summed.
+        """
+        factors, index_at = resolve_labels(factors, index_at, product)
+        factors = factors if self.by_index else take_blocks(factors, index_at, product)
         items: list[Item] = []
-        for linked in components(factors, {*fixed, *parts.output}):
-            summed = [i for i in labels_of(linked) if i not in fixed and i not in parts.output]
+        for group in components(factors, {*index_at, *product.output}):
+            summed = [i for i in labels_of(group) if i not in index_at and i not in product.output]
             if not summed:
-                items += [self._single(factor, fixed, scope) for factor in linked]
+                items += [self._item(factor, index_at, scope) for factor in group]
                 continue
-            entry = None if self.by_index else self._entry_of_product(linked, fixed, parts, scope)
-            items.append(entry or self._summed(linked, summed, fixed, parts, scope))
-            scope |= letters_summed(items[-1][0])
+            item = None
+            if not self.by_index:
+                item = self._entry_of_product(group, index_at, product, scope)
+            items.append(item or self._sum_over_letter(group, summed, index_at, product, scope))
+            scope |= sum_letters(items[-1][0])
         return items
 
-    def _summed(
+    def _sum_over_letter(
         self,
         factors: Sequence[Factor],
-        summed: Sequence[int],
-        fixed: Mapping[int, sympy.Expr],
-        parts: Product,
+        summed_labels: Sequence[int],
+        index_at: Mapping[int, sympy.Expr],
+        product: Product,
         scope: frozenset[str],
     ) -> Item:
-        """The sum over a letter for the label that most factors have."""
-        split = split_merge(factors, fixed, parts)
+        """Sum over a letter for the label that most factors have."""
+        split = split_merged_index(factors, index_at, product)
         if split is not None:
-            rest = [factor for factor in factors if factor is not split[0]]
-            items = self._items(rest, {**fixed, **split[1]}, parts, scope)
-            return joined([*split[2], *items], parts)
-        counts = {label: sum(label in own for _, own in factors) for label in summed}
-        single = [label for label in summed if not is_reshaped(label, factors)]
-        label = max(single or summed, key=counts.__getitem__)
-        letter = self.unused_letter(scope, parts.sizes[label] == BATCH)
-        inner = {**fixed, label: index_of(letter)}
-        items = self._items(factors, inner, parts, scope | {letter})
-        body, output = joined(items, parts)
-        return summed_over({letter: parts.sizes[label]}, body), output
+            merge, split_indices, conditions = split
+            factors = [factor for factor in factors if factor is not merge]
+            items = self._items(factors, {**index_at, **split_indices}, product, scope)
+            return multiply_items([*conditions, *items], product)
+        counts = {label: sum(label in labels for _, labels in factors) for label in summed_labels}
+        unmerged = [label for label in summed_labels if not is_merged(label, factors)]
+        label = max(unmerged or summed_labels, key=counts.__getitem__)
+        letter = self.new_letter(scope, product.sizes[label] == BATCH)
+        inner_indices = {**index_at, label: index_of(letter)}
+        items = self._items(factors, inner_indices, product, scope | {letter})
+        body, output = multiply_items(items, product)
+        return sum_over({letter: product.sizes[label]}, body), output
 
     def _entry_of_product(
         self,
         factors: Sequence[Factor],
-        fixed: Mapping[int, sympy.Expr],
-        parts: Product,
+        index_at: Mapping[int, sympy.Expr],
+        product: Product,
         scope: frozenset[str],
     ) -> Item | None:
-        """Linked factors as an entry of their product, where that has matrix notation."""
-        inside = {i: index for i, index in fixed.items() if parts.sizes[i] == BATCH}
+        """Write linked factors as an entry of their product; None without matrix notation."""
+        batch_index_at = {i: index for i, index in index_at.items() if product.sizes[i] == BATCH}
         items: list[Item] = []
         for node, labels in factors:
-            given = inside if node.ndim < 3 or isinstance(node, ir.Reshape | ir.Vech) else fixed
+            is_open = node.ndim < 3 or isinstance(node, ir.Reshape | ir.Vech)
             try:
-                items.append(self._single((node, labels), given, scope))
+                factor = node, labels
+                items.append(self._item(factor, batch_index_at if is_open else index_at, scope))
             except NoMatrixNotation:
                 return None
-        open_labels = [label for _, own in items for label in own]
-        outer = tuple(i for i in dict.fromkeys(open_labels) if i in fixed or i in parts.output)
-        if len(outer) > 2 or any(open_labels.count(i) > 1 for i in outer):
+        open_labels = [label for _, item_labels in items for label in item_labels]
+        outer = {*index_at, *product.output}
+        entry_labels = tuple(label for label in dict.fromkeys(open_labels) if label in outer)
+        if len(entry_labels) > 2 or any(open_labels.count(i) > 1 for i in entry_labels):
             return None
-        tree = contract(opened(items, parts), outer, parts.sizes)
+        tree = contract(remove_spreads(items, product), entry_labels, product.sizes)
         if tree is None:
             return None
-        index = tuple(fixed.get(label) for label in outer)
-        return entry_of(tree, index), tuple(i for i in outer if i not in fixed)
+        index = tuple(index_at.get(label) for label in entry_labels)
+        return entry_of(tree, index), tuple(i for i in entry_labels if i not in index_at)
 
     # Operations
 
     def _call(self, node: ir.Apply, indices: Indices, scope: frozenset[str]) -> Tree:
-        """Indices of stacked axes are those of the arguments, unless these are matrices or
-        vectors that can be written whole."""
+        """Build the tree of an operation. Indices of stacked axes become indices of the arguments,
+        unless these are matrices or vectors that can be written without."""
         depth = len(node.stack)
-        pushed = list(indices[:depth])
-        if writes_whole(node):
-            pushed = [
-                pushed[label] if node.stack[label] == BATCH else None for label in range(depth)
-            ]
-        free = [label for label in range(depth) if pushed[label] is None]
-        rest = [index for label, index in enumerate(indices) if label in free or label >= depth]
+        stack_indices = [
+            None if writes_whole(node) and size != BATCH else index
+            for size, index in zip(node.stack, indices, strict=False)
+        ]
+        open_labels = [label for label in range(depth) if stack_indices[label] is None]
+        result_indices = tuple(
+            index for axis, index in enumerate(indices) if axis in open_labels or axis >= depth
+        )
         arguments = []
         for argument, labels in node.arguments:
-            own = [pushed[label] for label in labels] + [None] * (argument.ndim - len(labels))
-            whole = [label for label in labels if label in free]
-            if whole != free or (free and own.count(None) > 2):
+            core_indices = [None] * (argument.ndim - len(labels))
+            argument_indices = (*(stack_indices[label] for label in labels), *core_indices)
+            has_open_labels = [label for label in labels if label in open_labels] == open_labels
+            if not has_open_labels or (open_labels and argument_indices.count(None) > 2):
                 raise NoMatrixNotation
-            arguments.append(self._whole(argument, tuple(own), scope))
-        return indexed(call(node, arguments, len(rest)), tuple(rest))
+            arguments.append(self._argument_tree(argument, argument_indices, scope))
+        return indexed(call(node, arguments, len(result_indices)), result_indices)
 
-    def _whole(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        """The tree of an operation's argument; in the index style sums and products in it are
+    def _argument_tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
+        """Build the tree of an argument; in the index style, sums and products in it become
         definitions."""
         if self.by_index and None in indices and isinstance(node, (ir.Einsum, ir.Sum, ir.Map)):
             return indexed(self.define(node), indices)

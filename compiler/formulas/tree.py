@@ -278,7 +278,7 @@ class Rows(Matrix):
         return _names(self.start)
 
     @property
-    def taken(self) -> Range:
+    def range(self) -> Range:
         """Which entries of an axis a product with it takes."""
         return self.start, self.count, self.step, self.size
 

@@ -7,8 +7,9 @@ matrix L, the transpose of an upper triangular one, and a diagonal one as its di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 
@@ -21,7 +22,6 @@ from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.jacobian_products import jacobian_products
 from derivatrix.compiler.formulas.kronecker import Form
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.solves import solving_matrix
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.formulas.vec_forms import vec_form
@@ -71,55 +71,36 @@ class Side:
 
 
 class _VecForm(Builder):
-    """Builds the matrix of a Jacobian between two sides."""
+    """Builds the matrix of a Jacobian between two sides. The further arguments are those of the
+    builder that it is combined with."""
 
-    sides: tuple[Side, Side]
+    def __init__(self, sides: tuple[Side, Side], *arguments: Any, **keywords: Any) -> None:
+        self.sides = sides
+        super().__init__(*arguments, **keywords)
 
-    def alone(self, node: ir.Node) -> tuple[Tree, Indices]:
+    def right_side(self, node: ir.Node) -> tuple[Tree, Indices]:
         if node is not self.root:
-            return super().alone(node)  # type: ignore[safe-super]
+            return super().right_side(node)  # type: ignore[safe-super]
         return vec_tree(self, node, *self.sides), (None, None)
 
-    def _deep(self) -> list[ir.Node]:
-        """Of more than two axes, which are taken apart, none."""
-        return [node for node in super()._deep() if node.ndim < 3]
+    def _deep_nodes(self) -> list[ir.Node]:
+        """List deep nodes of at most two axes; larger ones are multiplied out."""
+        return [node for node in super()._deep_nodes() if node.ndim < 3]
 
-    def gathered(self, terms: Sequence[Tree]) -> Tree:
-        """The sum of terms."""
+    def sum_terms(self, terms: Sequence[Tree]) -> Tree:
         return algebra.add(terms)
 
 
 class VecNotation(_VecForm, Notation):
-    """Trees for the styles vec and vec-latex."""
+    """Builds trees for the styles vec and vec-latex."""
 
-    def __init__(
-        self,
-        root: ir.Node,
-        names: Mapping[str, str],
-        sides: tuple[Side, Side],
-        declared: Iterable[str] = (),
-    ) -> None:
-        self.sides = sides
-        super().__init__(root, names, declared=declared)
-
-    def gathered(self, terms: Sequence[Tree]) -> Tree:
-        """The sum, with what the terms have in common taken out."""
+    def sum_terms(self, terms: Sequence[Tree]) -> Tree:
         tree = algebra.add(terms)
         return factoring.factored(tree) if isinstance(tree, kinds.Add) else tree
 
 
 class VecArrays(_VecForm, Arrays):
-    """Trees for the style vec-numpy."""
-
-    def __init__(
-        self,
-        root: ir.Node,
-        printer: NumPy,
-        sides: tuple[Side, Side],
-        declared: Iterable[str] = (),
-    ) -> None:
-        self.sides = sides
-        super().__init__(root, printer, declared)
+    """Builds trees for the style vec-numpy."""
 
 
 def vec_tree(builder: _VecForm, node: ir.Node, row: Side, column: Side) -> Tree:
@@ -144,7 +125,7 @@ def vec_tree(builder: _VecForm, node: ir.Node, row: Side, column: Side) -> Tree:
     if not terms:
         shapes = node.shape[: row.rank], node.shape[row.rank :]
         return kinds.Zeros((row.count(shapes[0]), column.count(shapes[1])))
-    tree = builder.gathered(terms)
+    tree = builder.sum_terms(terms)
     before, after = row.matrix(node.shape[0]), column.matrix(node.shape[-1])
     if after is not None:
         tree = algebra.matmul(tree, after)

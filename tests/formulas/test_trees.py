@@ -60,7 +60,7 @@ NORMAL: dict[type[Tree], Callable[..., Tree]] = {
     kinds.Logic: lambda t: entrywise.logic(t.word, t.parts),
     kinds.Matmul: lambda t: algebra.matmul(*t.factors),
     kinds.Norm: lambda t: algebra.norm(t.body),
-    kinds.Over: lambda t: indexing.summed_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
+    kinds.Over: lambda t: indexing.sum_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
     kinds.Padded: lambda t: algebra.padded(t.body, t.ranges),
     kinds.Part: lambda t: algebra.part(t.body, t.ranges),
     kinds.Positive: lambda t: entrywise.positive(t.body),
@@ -260,7 +260,7 @@ def test_indicators_and_products_with_ones(kind: type[Tree]) -> None:
     for own in samples(kind):
         table = sharing.plain_indicators([own.tree])
         same(own.read(replaced(own.tree, table)), own.value, own.tree)
-        same(own.read(indexing.chained(own.tree)), own.value, own.tree)
+        same(own.read(indexing.as_chain(own.tree)), own.value, own.tree)
 
 
 def evaluated(own: Sample, tree: Tree) -> np.ndarray:
@@ -409,7 +409,7 @@ def test_sharing() -> None:
         first = Definition(unnamed(tree.rank, 1, False), tree, (None,) * tree.rank)
         whole = algebra.add([first.name, other, tree])
         expected = 2 * values[0] + values[1]
-        root, definitions = sharing.named(whole, [first], length, set(make.values))
+        root, definitions = sharing.name_repeated_parts(whole, [first], length, set(make.values))
         known = dict(make.values)
         for part in definitions:
             assert part.name.python not in known
@@ -430,7 +430,7 @@ def test_entries_of_what_a_transpose_is_named(monkeypatch: pytest.MonkeyPatch) -
     entry = kinds.Function(0, "tanh", (kinds.Indexed(other, (i, j)),), sympy.tanh)
     product = Definition(unnamed(2, 1, False), algebra.matmul(matrix, C), (None, None))
     whole = algebra.add([entry, kinds.Indexed(product.name, (i, i))])
-    root, definitions = sharing.named(whole, [product], length, set())
+    root, definitions = sharing.name_repeated_parts(whole, [product], length, set())
     assert len(definitions) == 2 and not root.counts[kinds.Function]
     random = np.random.default_rng(0)
     known = {name.python: random.normal(size=(3, 3)) for name in (A, B, C)}

@@ -118,7 +118,7 @@ def test_identity(identity: Identity) -> None:
 def read(setting: Setting, kind, key) -> np.ndarray:
     """The array that the text for reading stands for."""
     derivatives = setting.derivatives
-    builder = VecNotation(derivatives.results(kind)[key], {}, derivatives._sides(key))
+    builder = VecNotation(derivatives._sides(kind, key, "vec"), derivatives.results(kind)[key])
     tree, _ = builder.result()
     reader = Reader(setting.values, setting.sizes, builder.definitions)
     value = np.asarray(reader.value(tree, {}))

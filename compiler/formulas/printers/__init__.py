@@ -1,19 +1,24 @@
-"""The styles of formulas, a file each."""
+"""The styles of formulas and their printers."""
 
-from derivatrix.compiler.formulas.printers import index, latex, numpy, unicode, vec
 from derivatrix.compiler.formulas.printers.base import Style
-from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.printers.latex import Latex
+from derivatrix.compiler.formulas.printers.mathematics import UNICODE, MathPrinter
+from derivatrix.compiler.formulas.printers.numpy import NumPy
+
+LATEX, NUMPY = Latex(), NumPy()
 
 STYLES: dict[str, Style] = {
-    style.name: style
-    for style in (
-        *(unicode.STYLE, latex.STYLE, numpy.STYLE, index.STYLE),
-        *(vec.STYLE, vec.LATEX, vec.NUMPY),
-    )
+    "unicode": Style(UNICODE),
+    "latex": Style(LATEX),
+    "numpy": Style(NUMPY),
+    "index": Style(UNICODE, by_index=True),
+    "vec": Style(UNICODE, vec=True),
+    "vec-latex": Style(LATEX, vec=True),
+    "vec-numpy": Style(NUMPY, vec=True),
 }
 
 
 def math_printers() -> dict[str, MathPrinter]:
-    """The printers of the styles that are for reading, by the names of the styles."""
-    printers = {name: style.printer for name, style in STYLES.items()}
-    return {name: own for name, own in printers.items() if isinstance(own, MathPrinter)}
+    """Return the printers of the styles for reading, by the names of the styles."""
+    printers = ((name, style.printer) for name, style in STYLES.items())
+    return {name: printer for name, printer in printers if isinstance(printer, MathPrinter)}

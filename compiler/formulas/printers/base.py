@@ -70,10 +70,9 @@ class Printer(ABC):
 
 @dataclass(frozen=True)
 class Style:
-    """A way of writing formulas. by_index: each entry by its indices, with no matrix notation; vec:
-    Jacobians and Hessians with more than two axes as matrices."""
+    """A style of formulas. by_index: each entry by its indices, without matrix notation; vec:
+    Jacobians and Hessians with more than two axes as matrices, ∂vec Y/∂(vec X)ᵀ."""
 
-    name: str
     printer: Printer
     by_index: bool = False
     vec: bool = False

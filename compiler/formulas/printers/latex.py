@@ -9,10 +9,10 @@ from typing import ClassVar
 import sympy
 
 from derivatrix.compiler.formulas.names import SPELLED, latex_name, latex_verbatim
-from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Style, Text
+from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Text
 from derivatrix.compiler.formulas.printers.latex_prose import prose
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
-from derivatrix.compiler.formulas.tree import Call, Choice, Literal, Tree
+from derivatrix.compiler.formulas.tree import Call, Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
 COMMANDS = {
@@ -28,7 +28,7 @@ _TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
 
 
 class Latex(MathPrinter):
-    """The printer."""
+    """The printer of LaTeX."""
 
     minus = "-"
     ones = r"\mathbf{1}"
@@ -157,9 +157,8 @@ class Latex(MathPrinter):
     def total(self, letters: tuple[str, ...], body: str) -> str:
         return rf"\sum_{{{','.join(letters)}}} {body}"
 
-    def choice(self, tree: Choice) -> Text:
-        condition = self.condition(tree.condition)
-        rows = rf"{self.text(tree.yes)} & {condition} \\ {self.text(tree.no)} & \text{{otherwise}}"
+    def choice(self, condition: str, yes: str, no: str) -> Text:
+        rows = rf"{yes} & {condition} \\ {no} & \text{{otherwise}}"
         return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
 
     def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
@@ -175,9 +174,6 @@ class Latex(MathPrinter):
         rows += [f"{name} &= {part}" for name, part in definitions[1:]]
         body = r" \\ ".join(rows)
         return rf"\begin{{aligned}} {body} \end{{aligned}}"
-
-
-STYLE = Style("latex", Latex())
 
 
 def aligned(lines: Iterable[str]) -> str:

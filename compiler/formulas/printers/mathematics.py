@@ -57,58 +57,21 @@ _ENCLOSED = re.compile(r"(?:[(\[|‖]|, )\{(\d+)\}")
 class MathPrinter(Spelling):
     """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
 
-    occupied: frozenset[str] = frozenset()
-    """The names that formulas are written with, without subscripts, as this style writes them."""
-    alike: frozenset[tuple[str, str]] = frozenset()
-    """Names and accents that `word` writes like others of them."""
-
     calls: ClassVar = {
         kinds.Diag: "diag",
         kinds.Diagonal: "diagonal",
         kinds.Trace: "tr",
         kinds.Total: "sum",
     }
-    nabla = "∇"
-    partial = "∂"
-    formula = "{}"
-    """A formula within a sentence."""
 
     def shown(self, tree: Tree) -> Text:
         if self not in tree.texts:
             tree.texts[self] = super().shown(tree)
         return tree.texts[self]
 
-    def call(self, name: str, arguments: list[str]) -> str:
-        return super().call(self.function(name), arguments)
-
-    # Names beside signs
-
     def beside(self, names: Set[str]) -> MathPrinter:
         """The printer of formulas with inputs, sizes and definitions of these names."""
         return _beside(self, frozenset(names))
-
-    def name(self, name: str, accent: str = "") -> str:
-        """A name with the accent "bar", "dot" or none, unlike every other name."""
-        write = self.verbatim if (name, accent) in self.alike else self.word
-        return write(name, accent)
-
-    def sign(self, letter: str) -> str:
-        """A letter of `SIGNS`, unlike every name."""
-        text = self.word(letter)
-        return self.distinguished(letter) if text in self.occupied else text
-
-    def function(self, name: str) -> str:
-        """The name of a function, unlike every name of an array."""
-        return self.distinguished(name) if self.word(name) in self.occupied else self.head(name)
-
-    def legend(self, texts: Sequence[str]) -> list[tuple[str, str]]:
-        """The left and right sides that say what the bold signs in texts are."""
-        pairs = ((self.distinguished(letter), title) for letter, title in SIGNS.items() if title)
-        return [
-            (sign, self.title(title))
-            for sign, title in (pairs if self.occupied else ())
-            if any(sign in text for text in texts)
-        ]
 
     # Left sides
 
@@ -124,14 +87,6 @@ class MathPrinter(Spelling):
         if kind in ("value", "jvp"):
             return self.name(value, "dot" if kind == "jvp" else "")
         return self.left_sides[kind].format(*map(self.name, (value, *inputs)), d=self.sign("d"))
-
-    def prose(self, text: str) -> str:
-        """A sentence of English, with formulas in Unicode."""
-        return text
-
-    def inner(self, left: str, right: str) -> str:
-        """An inner product."""
-        return f"⟨{left}, {right}⟩"
 
     def vec_derivative(
         self, kind: str, value: str, inputs: Sequence[str], sides: Sequence[str]
@@ -207,7 +162,7 @@ class MathPrinter(Spelling):
         return self.call("gather", [str(entry) for entry in tree.table]), ATOM
 
     def show_rows(self, tree: kinds.Rows) -> Text:
-        return f"{self.sign('I')}[{self.range(tree.taken)}, :]", ATOM
+        return f"{self.sign('I')}[{self.range(tree.range)}, :]", ATOM
 
     def show_padded(self, tree: kinds.Padded) -> Text:
         return self.show_block(surrounded(tree))
@@ -281,7 +236,7 @@ class MathPrinter(Spelling):
 
     def show_transpose(self, tree: kinds.Transpose) -> Text:
         if isinstance(tree.body, kinds.Rows):
-            return f"{self.sign('I')}[:, {self.range(tree.body.taken)}]", ATOM
+            return f"{self.sign('I')}[:, {self.range(tree.body.range)}]", ATOM
         return self.transposed.format(self.matrix(tree.body, ATOM)), POWER
 
     def show_power(self, tree: kinds.Power) -> Text:
@@ -464,7 +419,8 @@ class MathPrinter(Spelling):
             return self.show_relation(condition)
         if (tree.yes, tree.no) == (zero, one) and isinstance(condition, kinds.Relation):
             return self.show_relation(replace(condition, symbol=OPPOSITE[condition.symbol]))
-        return self.choice(tree)
+        yes, no = self.text(tree.yes), self.text(tree.no)
+        return self.choice(self.condition(condition), yes, no)
 
     def show_call(self, tree: kinds.Call) -> Text:
         form = tree.operation.formula(self.operations, tree.output)
@@ -538,5 +494,8 @@ def _beside(printer: MathPrinter, names: frozenset[str]) -> MathPrinter:
     if not signs and not alike:
         return printer
     other = copy.copy(printer)
-    other.occupied, other.alike = signs, alike
+    other.occupied, other.ambiguous = signs, alike
     return other
+
+
+UNICODE = MathPrinter()

@@ -19,7 +19,6 @@ from derivatrix.compiler.formulas.printers.base import (
     SUM,
     TEST,
     Printer,
-    Style,
     Text,
 )
 from derivatrix.compiler.formulas.tree import (
@@ -532,6 +531,3 @@ def _filled(text: str, texts: Mapping[str, str]) -> str:
         return argument if alone and after in (",", ")") else f"({argument})"
 
     return re.sub(r"\b_\d+\b", fill, text)
-
-
-STYLE = Style("numpy", NumPy())

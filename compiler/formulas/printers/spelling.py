@@ -1,154 +1,257 @@
-"""What a style for reading has to say: its signs, and how it writes what is more than a sign."""
+"""Spellings that differ between the styles for reading: signs, names, powers, indices, equations.
+
+`Spelling` has those of Unicode, on one line; another style overrides what it writes otherwise.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.formulas.printers.base import ATOM, Printer, Text
-from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
+from derivatrix.compiler.formulas.names import ACCENTS, SUBSCRIPTS, unicode_name
+from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Printer, Text
+from derivatrix.compiler.formulas.signs import SIGNS, bold
+from derivatrix.compiler.formulas.tree import Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
+
+FRACTIONS = {
+    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙",
+    (1, 8): "⅛",
+}  # fmt: skip
+
+MAX_LITERAL_ENTRIES = 16
+"""Most entries of a constant array that is written out."""
+
+MAX_LINE_LENGTH = 100
+"""Longest line with a formula and its only definition; a longer one is broken before "where"."""
+
+SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Spelling(Printer):
-    """The signs of a style, and how it puts texts together. Where an argument is a text, it has the
-    parentheses that it needs."""
+    """The signs of a style, and how it composes texts. Arguments that are texts have the
+    parentheses that they need."""
 
-    minus: ClassVar[str]
-    ones: ClassVar[str]
+    minus: ClassVar[str] = "−"
+    ones: ClassVar[str] = "𝟏"
     """The vector of ones."""
-    hadamard_sign: ClassVar[str]
-    """Between factors of a product entry by entry, with its spaces."""
-    division_sign: ClassVar[str]
-    """Between an array and what it is divided by, entry by entry, with its spaces."""
-    kronecker_sign: ClassVar[str]
-    transposed: ClassVar[str]
-    """The format string of a transposed matrix."""
-    inverse_transposed: ClassVar[str]
-    bracket: ClassVar[str]
-    """That of a condition as a number, 1 where it holds; and of a divided difference's points."""
-    fraction_bar: ClassVar[bool]
-    """Whether fractions have a bar, which makes parentheses over and under it needless."""
-    relations: ClassVar[Mapping[str, str]]
-    """What is written for a comparison; those that are not in it are written as in Python."""
-    words: ClassVar[Mapping[str, str]]
-    """The signs for "and", "or" and "not", with their spaces."""
-    operations: ClassVar[str]
-    """Whose format strings of operations are used: "unicode" or "latex"."""
-    left_sides: ClassVar[Mapping[str, str]]
-    """For a kind of derivative, the format string of its name: of the value's and the inputs'."""
+    hadamard_sign: ClassVar[str] = " ⊙ "
+    division_sign: ClassVar[str] = " ⊘ "
+    """Between an array and its divisor, entry by entry."""
+    kronecker_sign: ClassVar[str] = " ⊗ "
+    transposed: ClassVar[str] = "{}ᵀ"
+    """Format string of a transposed matrix."""
+    inverse_transposed: ClassVar[str] = "{}⁻ᵀ"
+    bracket: ClassVar[str] = "[{}]"
+    """Format string of an Iverson bracket, 1 where a condition holds; also of the points of a
+    divided difference."""
+    fraction_bar: ClassVar[bool] = False
+    """True if fractions have a bar, which replaces parentheses over and under it."""
+    relations: ClassVar[Mapping[str, str]] = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
+    """Signs of comparisons that are not written as in Python."""
+    words: ClassVar[Mapping[str, str]] = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
+    operations: ClassVar[str] = "unicode"
+    """The kind of format strings of operations: "unicode" or "latex"."""
+    nabla: ClassVar[str] = "∇"
+    partial: ClassVar[str] = "∂"
+    formula: ClassVar[str] = "{}"
+    """Format string of a formula within a sentence."""
+    left_sides: ClassVar[Mapping[str, str]] = {
+        "jacobian": "∂{0}/∂{1}",
+        "gradient": "∇_{1} {0}",
+        "hessian": "∂²{0}/∂{1}∂{2}",
+        "hvp": "{d} ∇_{1} {0}",
+        "vec hessian": "∂²{0}/∂{1} ∂{2}",
+    }
+    """By kind, format strings of derivatives: of the value (0) and the inputs (1, 2)."""
 
-    # Names and numbers
+    occupied: frozenset[str] = frozenset()
+    """Names in the formulas, without subscripts, as this style writes them."""
+    ambiguous: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of name and accent that `word` writes like other such pairs."""
 
-    @abstractmethod
+    # Names beside signs
+
     def word(self, name: str, accent: str = "") -> str:
-        """A name with the accent "bar", "dot" or none."""
+        """Write a name with the accent "bar", "dot" or none."""
+        return unicode_name(name, accent)
 
-    @abstractmethod
     def verbatim(self, name: str, accent: str) -> str:
-        """Write a name letter by letter, where `word` writes another name alike."""
+        """Write a name letter by letter, which `word` writes like another one."""
+        if len(name) == 1 or not accent:
+            return f"{name}_{accent}" if accent else name
+        return unicodedata.normalize("NFC", name[0] + ACCENTS[accent]) + name[1:]
 
-    @abstractmethod
+    def name(self, name: str, accent: str = "") -> str:
+        """Write a name so that it differs from every other name."""
+        write = self.verbatim if (name, accent) in self.ambiguous else self.word
+        return write(name, accent)
+
     def distinguished(self, sign: str) -> str:
-        """A sign or the name of a function, as no name of an array is written."""
+        """Write a sign or the name of a function as no name of an array is written."""
+        return bold(sign)
 
-    def title(self, text: str) -> str:
-        """Words of English on the right side of an equation."""
-        return text
+    def sign(self, letter: str) -> str:
+        """Write a letter of `SIGNS` so that it differs from every name."""
+        text = self.word(letter)
+        return self.distinguished(letter) if text in self.occupied else text
 
     def head(self, name: str) -> str:
-        """The name of a function, before its arguments."""
+        """Write the name of a function."""
         return name
 
-    @abstractmethod
-    def rational(self, over: int, under: int) -> Text:
-        """A positive rational number."""
+    def function(self, name: str) -> str:
+        """Write the name of a function so that it differs from every name of an array."""
+        return self.distinguished(name) if self.word(name) in self.occupied else self.head(name)
 
-    @abstractmethod
+    def call(self, name: str, arguments: list[str]) -> str:
+        return super().call(self.function(name), arguments)
+
+    def title(self, text: str) -> str:
+        """Write English words on the right side of an equation."""
+        return text
+
+    def legend(self, texts: Sequence[str]) -> list[tuple[str, str]]:
+        """Explain the bold signs in `texts`: the left and right sides of equations."""
+        pairs = ((self.distinguished(letter), title) for letter, title in SIGNS.items() if title)
+        return [
+            (sign, self.title(title))
+            for sign, title in (pairs if self.occupied else ())
+            if any(sign in text for text in texts)
+        ]
+
+    # Numbers, constant arrays
+
+    def rational(self, numerator: int, denominator: int) -> Text:
+        """Write a positive rational number."""
+        if denominator == 1:
+            return str(numerator), ATOM
+        text = FRACTIONS.get((numerator, denominator))
+        return (text, ATOM) if text else (f"{numerator}/{denominator}", PRODUCT)
+
     def constant(self, value: sympy.Expr) -> str:
-        """A number such as the square root of pi."""
+        """Write a number such as the square root of pi."""
+        return "∞" if value == sympy.oo else str(value)
+
+    def dimension(self, size: Dimension) -> str:
+        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
+        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
+        return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
+
+    def show_literal(self, tree: Literal) -> Text:
+        if tree.array.size > MAX_LITERAL_ENTRIES:
+            return self.call("constant", ["×".join(map(str, tree.array.shape))]), ATOM
+        return self._entries(tree.array.tolist()), ATOM
+
+    def _entries(self, entries: object) -> str:
+        if isinstance(entries, list):
+            return f"[{', '.join(map(self._entries, entries))}]"
+        return f"{entries:.15g}".replace("-", self.minus)
+
+    def unit(self, position: Dimension) -> str:
+        """Write the unit vector with a 1 at a position."""
+        if position.is_Integer:
+            return self.sign("e") + str(position).translate(SUBSCRIPTS)
+        text = self.dimension(position)
+        return f"{self.sign('e')}_{text}" if text.isalnum() else f"{self.sign('e')}[{text}]"
+
+    # Differentials, operations, powers, fractions
+
+    def differential(self, body: str) -> str:
+        """Write the differential of a subexpression."""
+        word = re.match(r"\w{2,}", body)
+        return f"{self.sign('d')} {body}" if word else f"{self.sign('d')}{body}"
 
     def operation(self, form: str) -> str:
-        """The format string of an operation."""
+        """Adapt the format string of an operation."""
         return form
 
-    @abstractmethod
-    def show_literal(self, tree: Literal) -> Text:
-        """A constant array."""
-
-    @abstractmethod
-    def unit(self, position: Dimension) -> str:
-        """The vector with a 1 at a position."""
-
-    @abstractmethod
-    def differential(self, body: str) -> str:
-        """The differential of a part of a derivation."""
-
-    # Powers and fractions
-
-    @abstractmethod
     def subscript(self, base: str, text: str) -> str:
-        """A letter with a subscript."""
+        return f"{base}_{text}" if text.isalnum() else f"{base}_{{{text}}}"
 
-    @abstractmethod
     def superscript(self, base: str, exponent: str) -> str:
-        """A power of a matrix or scalar."""
+        """Write a power of a matrix or scalar."""
+        if set(exponent) <= set("-−0123456789"):
+            return base + exponent.translate(SUPERSCRIPTS)
+        return f"{base}^{exponent}" if exponent.isalnum() else f"{base}^({exponent})"
 
-    @abstractmethod
     def entrywise_power(self, base: str, exponent: str) -> str:
-        """A power entry by entry."""
+        if set(exponent) <= set("0123456789"):
+            return f"{base}∘{exponent.translate(SUPERSCRIPTS)}"
+        return f"{base}^∘({exponent})"
 
-    @abstractmethod
     def root(self, tree: Tree) -> Text:
-        """The square root of a scalar, or of all entries."""
+        """Write the square root of a scalar, or of each entry."""
+        if tree.rank:
+            return f"sqrt({self.text(tree)})", ATOM
+        return f"√{self.text(tree, ATOM)}", POWER
 
-    @abstractmethod
-    def fraction(self, over: str, under: str) -> str:
-        """A scalar or array divided by a scalar."""
+    def fraction(self, numerator: str, denominator: str) -> str:
+        """Write a scalar or array divided by a scalar."""
+        spaced = " " in numerator + denominator
+        return f"{numerator} / {denominator}" if spaced else f"{numerator}/{denominator}"
 
     # Brackets, indices, sums
 
-    @abstractmethod
     def norm(self, body: str, rank: int) -> str:
-        """The norm of a vector or matrix."""
+        """Write the norm of a vector or matrix."""
+        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
 
-    @abstractmethod
     def absolute(self, body: str, rank: int) -> str:
-        """The absolute value of a scalar, or of the entries of an array."""
+        """Write the absolute value of a scalar, or of each entry."""
+        return self.call("abs", [body]) if rank else f"|{body}|"
 
-    @abstractmethod
+    def inner(self, left: str, right: str) -> str:
+        """Write an inner product."""
+        return f"⟨{left}, {right}⟩"
+
     def blocks(self, rows: list[list[str]]) -> str:
-        """A matrix of blocks."""
+        """Write a matrix by its blocks or entries."""
+        return f"[{'; '.join(', '.join(row) for row in rows)}]"
 
-    @abstractmethod
     def indices(self, base: str, indices: list[str]) -> str:
-        """An entry, by the texts of its indices."""
+        """Write an entry of `base`."""
+        return f"{base}[{','.join(indices)}]"
 
     def entry(self, body: Tree, indices: list[str]) -> str:
-        """An entry of what a tree stands for."""
+        """Write an entry of the array that a tree stands for."""
         return self.indices(self.text(body, ATOM), indices)
 
-    @abstractmethod
     def delta(self, left: str, right: str) -> str:
-        """Kronecker's delta."""
+        """Write Kronecker's delta of two indices."""
+        return f"{self.sign('δ')}[{left},{right}]"
 
-    @abstractmethod
     def total(self, letters: tuple[str, ...], body: str) -> str:
-        """The sum over index letters."""
+        """Write the sum over index letters."""
+        below = letters[0] if len(letters) == 1 else f"{{{','.join(letters)}}}"
+        return f"{self.sign('Σ')}_{below} {body}"
 
-    @abstractmethod
-    def choice(self, tree: Choice) -> Text:
-        """What is one thing where a condition holds, and else another."""
+    def choice(self, condition: str, yes: str, no: str) -> Text:
+        """Write `yes` where a condition holds, else `no`."""
+        return self.call("where", [condition, yes, no]), ATOM
 
-    # Equations
+    # Equations and sentences
 
-    @abstractmethod
     def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
-        """A formula and the definitions it uses, on one line."""
+        """Write a formula and its definitions on one line."""
+        return f"{text}  where {', '.join(f'{left} = {right}' for left, right in definitions)}"
 
-    @abstractmethod
     def equations(self, lines: list[tuple[str, str]]) -> str:
-        """An equation and the definitions it uses, on lines of their own."""
+        """Write an equation and its definitions, each on a line of its own."""
+        (left, right), *definitions = lines
+        text = f"{left} = {right}"
+        one_line = self.where(text, definitions)
+        if len(definitions) == 1 and len(one_line) <= MAX_LINE_LENGTH:
+            return one_line
+        for position, (name, body) in enumerate(definitions):
+            text += f"\n  {'where' if position == 0 else '     '} {name} = {body}"
+        return text
+
+    def prose(self, text: str) -> str:
+        """Write an English sentence that contains formulas in Unicode."""
+        return text
