@@ -10,7 +10,7 @@ import numpy as np
 from derivatrix.compiler.formulas import formula, render, render_equation
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.definitions import Definition
-from derivatrix.compiler.formulas.factoring import UNIT
+from derivatrix.compiler.formulas.factoring import IDENTITY
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
@@ -327,7 +327,7 @@ class Reader:
 
     def of_add(self, tree: kinds.Add, at: Mapping[str, int]) -> Any:
         """The sum; an identity matrix without a size has that of the others."""
-        units = [term for term in tree.terms if UNIT in (term, getattr(term, "body", None))]
+        units = [term for term in tree.terms if IDENTITY in (term, getattr(term, "body", None))]
         result: Any = sum(self.value(term, at) for term in tree.terms if term not in units)
         for term in units:
             result = result + float(getattr(term, "coefficient", 1)) * np.eye(len(result))

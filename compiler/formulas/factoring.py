@@ -1,8 +1,9 @@
-"""What the terms of a sum have in common, written once, where the text becomes shorter; for
-reading only, since the sizes of identity matrices are lost."""
+"""Factoring sums where that makes their text shorter. It is for reading only, since identity
+matrices lose their size."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -15,83 +16,94 @@ from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row, negated
 
 ONE = sympy.S.One
-UNIT = kinds.Identity(sympy.Symbol("size"))
+IDENTITY = kinds.Identity(sympy.Symbol("size"))
 """The identity of the size that fits, which is not written."""
+
+IDENTITY_COST = 6
+"""Characters by which a formula with a new identity matrix must be shorter."""
 
 PLUS_MINUS = (kinds.Number(ONE), kinds.Scale(-ONE, (), None))
 
 MAX_TERMS = 12
-"""Sums of more terms are left as they are."""
+"""Most terms of a sum that is factored."""
 
 MIN_SAVING = 2
-"""How much shorter a matrix taken out must make a sum."""
+"""Characters by which factoring out a matrix, or a scalar of some terms, must shorten a sum."""
 
-MAX_TERMS_AHEAD = 6
-"""Two steps are looked ahead for sums of up to so many terms."""
+MAX_TERMS_TWO_STEPS = 6
+"""Most terms of a sum for which pairs of steps are tried."""
 
 Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
-"""A coefficient, the powers of scalars, and the array."""
+"""A coefficient, the exponents of scalars, and the array."""
 
 
 @lru_cache(maxsize=65536)
-def factored(tree: kinds.Add) -> Tree:
-    """A sum with common factors taken out."""
+def factor(tree: kinds.Add) -> Tree:
+    """Factor a sum step by step, each time by the step that makes its text shortest."""
     if len(tree.terms) > MAX_TERMS:
         return tree
-    best = _gathered(tree)
+    best = _add_like_terms(tree)
     while isinstance(best, kinds.Add):
-        found = list(_candidates(best))
-        if len(best.terms) <= MAX_TERMS_AHEAD:
-            found += [
-                (after, cost + further)
-                for other, cost in found
-                if isinstance(other, kinds.Add)
-                for after, further in _candidates(other)
+        candidates = list(_candidates(best))
+        if len(best.terms) <= MAX_TERMS_TWO_STEPS:
+            candidates += [
+                (second, first_saving + second_saving)
+                for candidate, first_saving in candidates
+                if isinstance(candidate, kinds.Add)
+                for second, second_saving in _candidates(candidate)
             ]
-        costs = [(_length(other) + cost, other.sort_key, other) for other, cost in found]
-        least = min(costs, default=None)
-        if least is None or least[0] >= _length(best):
+        shortest = min(
+            (
+                (_length(candidate) + min_saving, candidate.sort_key, candidate)
+                for candidate, min_saving in candidates
+            ),
+            default=None,
+        )
+        if shortest is None or shortest[0] >= _length(best):
             return best
-        best = least[2]
+        best = shortest[2]
     return best
 
 
-def _gathered(tree: kinds.Add) -> Tree:
-    """The sum with terms that differ by a number only as one."""
-    sizes: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], sympy.Expr] = {}
-    terms = [_parted(term) for term in tree.terms]
-    for size, powers, body in terms:
+def _add_like_terms(tree: kinds.Add) -> Tree:
+    """Add terms that differ by a number only."""
+    coefficients: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], sympy.Expr] = {}
+    for coefficient, powers, body in map(_split, tree.terms):
         key = frozenset(powers.items()), body
-        sizes[key] = sizes.get(key, sympy.S.Zero) + size
-    if len(sizes) == len(terms):
+        coefficients[key] = coefficients.get(key, sympy.S.Zero) + coefficient
+    if len(coefficients) == len(tree.terms):
         return tree
     return algebra.add(
-        [_multiplied(size, dict(powers), body) for (powers, body), size in sizes.items() if size]
+        [
+            _product(coefficient, dict(powers), body)
+            for (powers, body), coefficient in coefficients.items()
+            if coefficient
+        ]
     )
 
 
 def _length(tree: Tree) -> int:
-    """The length of the text; an identity matrix that came in makes it longer."""
-    return length(tree) + 6 * occurrences([tree])[UNIT]
+    return length(tree) + IDENTITY_COST * occurrences([tree])[IDENTITY]
 
 
 def _candidates(tree: kinds.Add) -> Iterator[tuple[Tree, int]]:
-    """The sum with something taken out, and how much shorter that must make it."""
-    yield from ((other, 0) for other in _common_scalars(tree))
+    """Yield the sum with something factored out, and by how much that must shorten it."""
+    yield from ((candidate, 0) for candidate in _common_scalars(tree))
     if not tree.rank:
-        yield from ((other, MIN_SAVING) for other in _shared_scalars(tree))
-        yield from ((other, 0) for other in _joined_entries(tree))
+        yield from ((candidate, MIN_SAVING) for candidate in _scalars_of_some_terms(tree))
+        yield from ((candidate, 0) for candidate in _entries_of_sums(tree))
     else:
-        yield from ((other, 0) for other in _common_entries(tree))
+        yield from ((candidate, 0) for candidate in _common_entrywise_factors(tree))
     if tree.rank in (1, 2):
-        yield from ((other, MIN_SAVING) for other in _common_ends(tree))
+        yield from ((candidate, MIN_SAVING) for candidate in _common_ends(tree))
 
 
 # Scalars
 
 
 def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
-    terms = [_parted(term) for term in tree.terms]
+    """Factor out the numbers and powers of scalars that all terms have."""
+    terms = [_split(term) for term in tree.terms]
     bases = [base for base in terms[0][1] if all(base in powers for _, powers, _ in terms)]
     common: dict[Tree, sympy.Expr] = {}
     for base in bases:
@@ -100,69 +112,72 @@ def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
             common[base] = min(exponents)
         elif all(exponent.is_negative for exponent in exponents):
             common[base] = max(exponents)
-    sizes = {abs(coefficient) for coefficient, _, _ in terms}
-    number = sizes.pop() if len(sizes) == 1 else ONE
+    magnitudes = {abs(coefficient) for coefficient, _, _ in terms}
+    number = magnitudes.pop() if len(magnitudes) == 1 else ONE
     if any(body is None for _, _, body in terms) and tree.rank:
         return
     if all(coefficient.is_negative for coefficient, _, _ in terms):
         number = -number
     if not common and number == 1:
         return
-    divided = [
-        _multiplied(
+    quotients = [
+        _product(
             coefficient / number,
             {base: exponent - common.get(base, 0) for base, exponent in powers.items()},
             body,
         )
         for coefficient, powers, body in terms
     ]
-    total = algebra.add(divided)
-    yield _multiplied(number, common, factored(total) if isinstance(total, kinds.Add) else total)
+    total = algebra.add(quotients)
+    yield _product(number, common, factor(total) if isinstance(total, kinds.Add) else total)
 
 
-def _shared_scalars(tree: kinds.Add) -> Iterator[Tree]:
-    """A scalar that several terms have, and others have not, taken out of these."""
-    terms = [_parted(term) for term in tree.terms]
+def _scalars_of_some_terms(tree: kinds.Add) -> Iterator[Tree]:
+    """Factor a scalar out of several terms, which others do not have."""
+    terms = [_split(term) for term in tree.terms]
     for base in dict.fromkeys(base for _, powers, _ in terms for base in powers):
         members = [i for i, (_, powers, _) in enumerate(terms) if powers.get(base) == 1]
         if not 1 < len(members) < len(terms):
             continue
-        inner = [
-            _multiplied(size, {own: power for own, power in powers.items() if own != base}, None)
-            for size, powers, _ in (terms[i] for i in members)
+        quotients = [
+            _product(coefficient, {key: power for key, power in powers.items() if key != base})
+            for coefficient, powers, _ in (terms[i] for i in members)
         ]
-        rest = [term for i, term in enumerate(tree.terms) if i not in members]
-        sign, total = _signed(algebra.add(inner))
-        yield algebra.add([*rest, algebra.scale(sign, [base, total], None)])
+        others = [term for i, term in enumerate(tree.terms) if i not in members]
+        sign, total = _signed(algebra.add(quotients))
+        yield algebra.add([*others, algebra.scale(sign, [base, total], None)])
 
 
-def _joined_entries(tree: kinds.Add) -> Iterator[Tree]:
-    """Entries at one place of several matrices, products among them, as that of their sum."""
-    places: dict[kinds.Indices, list[tuple[int, Tree]]] = {}
+def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
+    """Write the sum of entries [i,j] of several matrices, not all names, as entry of their sum."""
+    members: dict[kinds.Indices, dict[int, Tree]] = {}
     for i, term in enumerate(tree.terms):
-        size, powers, _ = _parted(term)
+        coefficient, powers, _ = _split(term)
         match [*powers.items()]:
-            case [(kinds.Indexed(body=body, indices=place), sympy.S.One)] if _is_entry(place):
-                if place[::-1] in places:
-                    place, body = place[::-1], algebra.transpose(body)
-                places.setdefault(place, []).append((i, algebra.scale(size, [], body)))
-    for place, found in places.items():
-        if len(found) > 1 and any(matrix.counts[kinds.Matmul] for _, matrix in found):
-            sign, total = _signed(algebra.add([matrix for _, matrix in found]))
+            case [(kinds.Indexed(body=body, indices=(_, _) as indices), sympy.S.One)]:
+                if None in indices:
+                    continue
+                if indices[::-1] in members:
+                    indices, body = indices[::-1], algebra.transpose(body)
+                matrix = algebra.scale(coefficient, [], body)
+                members.setdefault(indices, {})[i] = matrix
+    for indices, matrices in members.items():
+        has_product = any(matrix.counts[kinds.Matmul] for matrix in matrices.values())
+        if len(matrices) > 1 and has_product:
+            sign, total = _signed(algebra.add([*matrices.values()]))
+            coefficient: sympy.Expr = ONE
+            scalars: tuple[Tree, ...] = ()
             if isinstance(total, kinds.Scale) and total.body is not None:
-                entry = [*total.scalars, kinds.Indexed(total.body, place)]
-                sign *= total.coefficient
-            else:
-                entry = [kinds.Indexed(total, place)]
-            rest = [term for i, term in enumerate(tree.terms) if i not in {i for i, _ in found}]
-            yield algebra.add([*rest, algebra.scale(sign, entry, None)])
+                coefficient, scalars, total = total.coefficient, total.scalars, total.body
+            entry = algebra.scale(
+                sign * coefficient, [*scalars, kinds.Indexed(total, indices)], None
+            )
+            others = [term for i, term in enumerate(tree.terms) if i not in matrices]
+            yield algebra.add([*others, entry])
 
 
-def _is_entry(place: kinds.Indices) -> bool:
-    return len(place) == 2 and None not in place
-
-
-def _parted(term: Tree) -> Term:
+def _split(term: Tree) -> Term:
+    """Split a term into its coefficient, powers of scalars, and array."""
     powers: dict[Tree, sympy.Expr] = {}
     if isinstance(term, kinds.Number) and term.value.is_Rational:
         return term.value, powers, None
@@ -176,7 +191,10 @@ def _parted(term: Tree) -> Term:
     return term.coefficient, powers, term.body
 
 
-def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
+def _product(
+    coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None = None
+) -> Tree:
+    """Build a term; the reverse of `_split`."""
     scalars = [
         algebra.raised(base, kinds.Number(power)) for base, power in powers.items() if power != 0
     ]
@@ -186,48 +204,49 @@ def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: T
 # Products entry by entry
 
 
-def _common_entries(tree: kinds.Add) -> Iterator[Tree]:
-    parts = [_parted(term) for term in tree.terms]
-    bodies = [body for _, _, body in parts if isinstance(body, kinds.Hadamard)]
-    if len(bodies) < len(parts):
+def _common_entrywise_factors(tree: kinds.Add) -> Iterator[Tree]:
+    """Factor out the arrays that all terms, entrywise products, have as factors."""
+    terms = [_split(term) for term in tree.terms]
+    bodies = [body for _, _, body in terms if isinstance(body, kinds.Hadamard)]
+    if len(bodies) < len(terms):
         return
     common = [f for f in bodies[0].factors if all(f in body.factors for body in bodies[1:])]
     if not common:
         return
-    rest = []
-    for (coefficient, powers, _), body in zip(parts, bodies, strict=True):
-        left = list(body.factors)
+    quotients = []
+    for (coefficient, powers, _), body in zip(terms, bodies, strict=True):
+        factors = list(body.factors)
         for factor in common:
-            left.remove(factor)
-        inner = algebra.hadamard(left) if left else None
-        rest.append(_multiplied(coefficient, powers, inner))
-    yield algebra.hadamard([*common, algebra.add(rest)])
+            factors.remove(factor)
+        quotient = algebra.hadamard(factors) if factors else None
+        quotients.append(_product(coefficient, powers, quotient))
+    yield algebra.hadamard([*common, algebra.add(quotients)])
 
 
 # Products of matrices
 
 
 def _common_ends(tree: kinds.Add) -> Iterator[Tree]:
-    """Terms with a common last factor, or first one, as one term: a matrix, or the vector that
-    several matrices are multiplied by."""
-    parts = [_chain(term) for term in tree.terms]
+    """Factor out the first or last factors that several matrix products share: matrices, or the
+    vector that several matrices are multiplied by."""
+    terms = [_scalar_and_chain(term) for term in tree.terms]
     for end in (0, -1):
-        ends = [chain[end] if chain else None for _, chain in parts]
-        for factor in dict.fromkeys(ends):
+        end_factors = [chain[end] if chain else None for _, chain in terms]
+        for factor in dict.fromkeys(end_factors):
             if factor is None or isinstance(factor, (kinds.Identity, kinds.Diag, kinds.Spread)):
                 continue
-            members = tuple(i for i, other in enumerate(ends) if other == factor)
-            chains = [parts[i][1] for i in members]
+            members = tuple(i for i, end_factor in enumerate(end_factors) if end_factor == factor)
+            chains = [terms[i][1] for i in members]
             if factor.rank == 2:
-                longer = tuple(i for i in members if len(parts[i][1]) > 1)
-                for chosen in dict.fromkeys((members, longer)):
-                    yield from _taken_out(tree, parts, chosen, end)
-            elif end == -1 and all(len(own) > 1 and own[-2].rank == 2 for own in chains):
-                yield from _taken_out(tree, parts, members, end)
+                products = tuple(i for i in members if len(terms[i][1]) > 1)
+                for subset in dict.fromkeys((members, products)):
+                    yield from _factor_out_end(tree, terms, subset, end)
+            elif end == -1 and all(len(chain) > 1 and chain[-2].rank == 2 for chain in chains):
+                yield from _factor_out_end(tree, terms, members, end)
 
 
-def _chain(term: Tree) -> tuple[Tree, list[Tree]]:
-    """A term as a scalar and the factors of a product of matrices; no factors: no such product."""
+def _scalar_and_chain(term: Tree) -> tuple[Tree, list[Tree]]:
+    """Split a term into a scalar and the factors of a matrix product; none for other terms."""
     scalar: Tree = kinds.Number(ONE)
     if isinstance(term, kinds.Scale) and term.body is not None:
         scalar, term = kinds.Scale(term.coefficient, term.scalars, None), term.body
@@ -236,51 +255,41 @@ def _chain(term: Tree) -> tuple[Tree, list[Tree]]:
     return scalar, list(term.factors) if isinstance(term, kinds.Matmul) else [term]
 
 
-def _shared(found: Sequence[list[Tree]], end: int) -> int:
-    """How many factors chains have in common, from their start (0) or end (-1)."""
-    count = 0
-    for together in zip(*(chain if end == 0 else chain[::-1] for chain in found), strict=False):
-        if any(factor != together[0] for factor in together):
-            break
-        count += 1
-    return count
-
-
-def _taken_out(
-    tree: kinds.Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
+def _factor_out_end(
+    tree: kinds.Add, terms: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
 ) -> Iterator[Tree]:
-    """The sum with the common factors of some terms taken out; rows after a common column are
-    added as columns."""
+    """Factor out all factors that the chains of some terms share at their start (0) or end (-1).
+    Rows after a common column are added as columns."""
     if len(members) < 2:
         return
-    alike = [parts[i] for i in members]
-    rest = [term for i, term in enumerate(tree.terms) if i not in members]
-    count = _shared([chain for _, chain in alike], end)
-    chain = alike[0][1]
-    common = chain[:count] if end == 0 else chain[len(chain) - count :]
-    rows = end == 0 and common[-1].rank == 1 and not is_row(common[-1])
-    inner: list[Tree] = []
-    for scalar, own in alike:
-        left = own[count:] if end == 0 else own[: len(own) - count]
-        if not left:
+    scalars, chains = zip(*(terms[i] for i in members), strict=True)
+    others = [term for i, term in enumerate(tree.terms) if i not in members]
+    positions = zip(*(chain if end == 0 else chain[::-1] for chain in chains), strict=False)
+    count = len([*itertools.takewhile(lambda factors: len({*factors}) == 1, positions)])
+    common = chains[0][:count] if end == 0 else chains[0][-count:]
+    adds_rows = end == 0 and common[-1].rank == 1 and not is_row(common[-1])
+    quotients: list[Tree] = []
+    for scalar, chain in zip(scalars, chains, strict=True):
+        factors = chain[count:] if end == 0 else chain[:-count]
+        if not factors:
             if scalar not in PLUS_MINUS or (end == 0 and tree.rank == 1):
                 return
-            left = [UNIT]
-        if rows:
-            left = algebra.flipped(left)
-        inner.append(algebra.scale(ONE, [scalar], algebra.matmul(*left)))
-    if len({own.rank for own in inner}) > 1:
+            factors = [IDENTITY]
+        if adds_rows:
+            factors = algebra.flipped(factors)
+        quotients.append(algebra.scale(ONE, [scalar], algebra.matmul(*factors)))
+    if len({quotient.rank for quotient in quotients}) > 1:
         return
-    sign, total = _signed(algebra.add(inner))
-    total = kinds.Transpose(total) if rows else total
+    sign, total = _signed(algebra.add(quotients))
+    total = kinds.Transpose(total) if adds_rows else total
     factors = [*common, total] if end == 0 else [total, *common]
     product = algebra.scale(sign, [], algebra.matmul(*factors))
-    yield algebra.add([*rest, product]) if rest else product
+    yield algebra.add([*others, product]) if others else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
-    """A sum or its negative, such that a sum and its negative give the same, with common factors
-    taken out."""
+    """Factor a sum, or its negative, whichever has the plus sign at its shortest term. Returns the
+    sign and the result, which are the same for both up to the sign."""
     if not isinstance(total, kinds.Add):
         return ONE, total
 
@@ -288,16 +297,16 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
         return shortest_first(negated(term) if term.is_negative else term)
 
     if not min(total.terms, key=without_sign).is_negative:
-        return ONE, freed(total)
-    negative = [algebra.scale(-ONE, [], term) for term in total.terms]
-    turned = algebra.add(negative)
-    return -ONE, freed(turned) if isinstance(turned, kinds.Add) else turned
+        return ONE, factor_in_parentheses(total)
+    negative = algebra.negative(total)
+    return -ONE, factor_in_parentheses(negative) if isinstance(negative, kinds.Add) else negative
 
 
-def freed(total: kinds.Add) -> Tree:
-    """A sum in parentheses with common factors taken out; what is the same in all terms stands
-    before the parentheses, where that is no longer."""
-    tree = factored(total)
+def factor_in_parentheses(total: kinds.Add) -> Tree:
+    """Factor a sum that gets parentheses. A common number or scalar is moved before these even if
+    the text does not become shorter."""
+    tree = factor(total)
     if not isinstance(tree, kinds.Add):
         return tree
-    return next((own for own in _common_scalars(tree) if length(own) <= length(tree)), tree)
+    outside = (scaled for scaled in _common_scalars(tree) if length(scaled) <= length(tree))
+    return next(outside, tree)

@@ -184,7 +184,9 @@ class Notation(Builder):
             tree = algebra.add([as_chain(term) for term in tree.terms])
         if not isinstance(tree, Add):
             return as_chain(tree)
-        return factoring.factored(tree) if node is self.root else factoring.freed(tree)
+        if node is self.root:
+            return factoring.factor(tree)
+        return factoring.factor_in_parentheses(tree)
 
     # Products
 

@@ -96,7 +96,7 @@ class VecNotation(_VecForm, Notation):
 
     def sum_terms(self, terms: Sequence[Tree]) -> Tree:
         tree = algebra.add(terms)
-        return factoring.factored(tree) if isinstance(tree, kinds.Add) else tree
+        return factoring.factor(tree) if isinstance(tree, kinds.Add) else tree
 
 
 class VecArrays(_VecForm, Arrays):

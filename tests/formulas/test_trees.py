@@ -353,7 +353,7 @@ def test_factoring() -> None:
         values = finite(make, trees)
         for tree, value in zip(trees, values or (), strict=bool(values)):
             if isinstance(tree, kinds.Add):
-                found = factoring.factored(tree)
+                found = factoring.factor(tree)
                 changed += found != tree
                 same(read(make.reader(), found), value, tree)
                 if tree.rank == 2:
@@ -373,7 +373,7 @@ def test_rows_after_a_common_column() -> None:
     row = algebra.matmul(column, kinds.Transpose(z), B)
     tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row])
     assert isinstance(tree, kinds.Add)
-    found = factoring.factored(tree)
+    found = factoring.factor(tree)
     assert found != tree
     same(read(reader, found), read(reader, tree), tree)
     same(read(reader, algebra.transpose(found)), read(reader, tree).T, tree)
