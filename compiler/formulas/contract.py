@@ -1,8 +1,9 @@
-"""Products with labels as matrix notation, by reducing a graph whose edges are matrices.
+"""Labelled products in matrix notation, by reducing a graph whose nodes are labels and whose edges
+are matrices.
 
-Each factor is an item: a tree with a label for each of its axes. A label summed over that two
-items share joins them into one; the vectors on a label scale the matrices that have it; and so
-on, until what is left has just the output's labels. The rules are tried in the order of `RULES`.
+Each factor is an item: a tree with a label for each of its axes. The rules in `RULES`, tried in
+this order, replace items by one, until all labels are those of the output: two items that share a
+summed label become their product, vectors on a label scale the matrices that have it, and so on.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Sizes = Mapping[int, Dimension]
 
 @dataclass
 class Graph:
-    """The items left, the scalars found, and which labels are the output's."""
+    """The items, the scalars split off, the output's labels, and the sizes of all labels."""
 
     items: list[Item]
     output: Labels
@@ -41,40 +42,37 @@ class Graph:
     scalars: list[Tree] = field(default_factory=list)
 
     def having(self, label: int) -> list[Item]:
-        """The items with a label."""
+        """List the items with a label."""
         return [item for item in self.items if label in item[1]]
 
     def summed(self) -> list[int]:
-        """The labels still to be summed over."""
+        """List the labels that are summed over."""
         return [label for label in labels_of(self.items) if label not in self.output]
 
     def replace(self, old: Sequence[Item], tree: Tree, labels: Labels) -> bool:
-        """Put one item in the place of others."""
+        """Replace items by one, or by a scalar. Returns True, as a rule that was applied."""
         position = next(i for i, item in enumerate(self.items) if item is old[0])
-        self.items[position] = (tree, labels) if labels else old[0]
-        gone = old[1:] if labels else old
-        self.items = [item for item in self.items if not any(item is other for other in gone)]
-        if not labels:
+        if labels:
+            self.items[position] = (tree, labels)
+        else:
             self.scalars.append(tree)
+        self.items = [item for item in self.items if not any(item is other for other in old)]
         return True
 
 
 def contract(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
-    """The product of items of at most two axes, summed over the labels that are not in `output`
-    (at most two); an output label that no item has is broadcast. None: no matrix notation."""
-    scalars = [tree for tree, labels in items if not labels]
+    """Multiply items of at most two axes and sum over the labels that are not in `output` (of at
+    most two). An output label that no item has is broadcast. None: there is no matrix notation."""
     delta = next((item for item in items if _covers(item, Identity, output)), None)
     if delta is not None:
         return _on_diagonal([item for item in items if item is not delta], output, sizes)
     mask = next((item for item in items if _covers(item, Mask, output)), None)
     if mask is not None:
         return _on_triangle(mask, [item for item in items if item is not mask], output, sizes)
-    graph = Graph([item for item in items if item[1]], output, sizes, scalars)
-    large = [tree for tree, labels in graph.items if len(labels) > 2]
+    large = [tree for tree, labels in items if len(labels) > 2]
     if not all(isinstance(tree, Reshaped) for tree in large) or len(output) > 2:
         return None
-    while any(rule(graph) for rule in RULES):
-        pass
+    graph = reduce_graph(items, output, sizes)
     if graph.summed() or any(len(labels) > 2 for _, labels in graph.items):
         return None
     shape = tuple(sizes[label] for label in output)
@@ -82,41 +80,41 @@ def contract(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None
 
 
 def _covers(item: Item, kind: type[Tree], output: Labels) -> bool:
-    """Whether an item is of a kind and has the output's two labels."""
+    """Tell whether an item is of a kind and has the output's two labels."""
     tree, labels = item
     return isinstance(tree, kind) and len(output) == 2 and set(labels) == set(output)
 
 
 def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
-    """The product of `items` and the identity: a diagonal matrix."""
-    first, second = output
-    merged = [(tree, tuple(first if i == second else i for i in own)) for tree, own in items]
-    vector = contract(merged, (first,), sizes)
-    return None if vector is None else _diagonal_matrix(vector, sizes[first])
+    """Multiply `items` by the identity: a diagonal matrix."""
+    row, column = output
+    merged = [(tree, tuple(row if i == column else i for i in labels)) for tree, labels in items]
+    vector = contract(merged, (row,), sizes)
+    return None if vector is None else _diagonal_matrix(vector, sizes[row])
 
 
 def _diagonal_matrix(vector: Tree, size: Dimension) -> Tree:
-    """diag(v); a number has been a vector of equal entries."""
+    """Make diag(v); a number stands for a vector of equal entries."""
     if vector.rank == 0:
         return algebra.scale(sympy.S.One, [vector], Identity(size))
     return algebra.diag(vector)
 
 
 def _on_triangle(mask: Item, items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
-    """The product of `items` and the mask of a triangle."""
+    """Multiply `items` by the mask of a triangle."""
     tree, labels = mask
-    rest = contract(items, output, sizes)
+    product = contract(items, output, sizes)
     assert isinstance(tree, Mask)
-    lower = labels == output
-    if rest is None:
+    is_lower = labels == output
+    if product is None:
         return None
     if not items:
-        return tree if lower else Transpose(tree)
-    return algebra.triangle(rest, lower, -tree.offset if lower else tree.offset)
+        return tree if is_lower else Transpose(tree)
+    return algebra.triangle(product, is_lower, -tree.offset if is_lower else tree.offset)
 
 
-def _loop(graph: Graph) -> bool:
-    """A(i,i): a trace, or the diagonal."""
+def _reduce_loop(graph: Graph) -> bool:
+    """A(i,i) is a trace, or the diagonal if another item or the output has the label."""
     for item in graph.items:
         tree, labels = item
         if len(labels) == 2 and labels[0] == labels[1]:
@@ -126,41 +124,32 @@ def _loop(graph: Graph) -> bool:
     return False
 
 
-def _parallel(graph: Graph) -> bool:
-    """Items with the same labels: an inner product, the trace of a product, or a product entry
-    by entry."""
+def _reduce_parallel(graph: Graph) -> bool:
+    """Two items with the same labels are an inner product, the trace of a product, or an entrywise
+    product; more than two vectors on a label that only they have are the sum of theirs."""
     for position, item in enumerate(graph.items):
-        shared = [other for other in graph.items if other[1] == item[1]]
-        if len(shared) > 2 and _only_vectors(graph, item[1], shared):
-            product = algebra.hadamard([tree for tree, _ in shared])
-            return graph.replace(shared, algebra.total(product), ())
+        tree, labels = item
+        alike = [other for other in graph.items if other[1] == labels]
+        is_summed_vector = len(labels) == 1 and labels[0] not in graph.output
+        if len(alike) > 2 and is_summed_vector and len(graph.having(labels[0])) == len(alike):
+            product = algebra.hadamard([tree for tree, _ in alike])
+            return graph.replace(alike, algebra.total(product), ())
         for other in graph.items[position + 1 :]:
-            if set(item[1]) != set(other[1]):
-                continue
-            labels = item[1]
-            free = [i for i in labels if i in graph.output or len(graph.having(i)) > 2]
-            first, second = item[0], _turned(other, labels)
-            if free:
-                product = algebra.hadamard([first, second])
-                return graph.replace([item, other], product, labels)
-            return graph.replace([item, other], algebra.contracted(first, second), ())
+            if set(labels) == set(other[1]):
+                factors = tree, _with_axes(other, labels)
+                if any(i in graph.output or len(graph.having(i)) > 2 for i in labels):
+                    return graph.replace([item, other], algebra.hadamard(factors), labels)
+                return graph.replace([item, other], algebra.contracted(*factors), ())
     return False
 
 
-def _only_vectors(graph: Graph, labels: Labels, vectors: Sequence[Item]) -> bool:
-    """Whether a summed label is that of these vectors alone."""
-    if len(labels) > 1 or labels[0] in graph.output:
-        return False
-    return len(graph.having(labels[0])) == len(vectors)
-
-
-def _turned(item: Item, labels: Labels) -> Tree:
-    """The item's tree with its axes in the order of `labels`."""
+def _with_axes(item: Item, labels: Labels) -> Tree:
+    """Return the item's tree with its axes in the order of `labels`."""
     return item[0] if item[1] == labels else algebra.transpose(item[0])
 
 
-def _alone(graph: Graph) -> bool:
-    """A summed label that one item has: a product with ones."""
+def _reduce_single(graph: Graph) -> bool:
+    """A summed label that one item has is a product with ones."""
     for label in graph.summed():
         items = graph.having(label)
         if len(items) == 1 and len(items[0][1]) < 3:
@@ -170,34 +159,32 @@ def _alone(graph: Graph) -> bool:
 
 
 def _join(graph: Graph, left: Item, right: Item, label: int, old: Sequence[Item]) -> bool:
-    """Sum over a label that just two items have."""
+    """Replace `old` by the product of two items, summed over a label that only they have."""
     if len(left[1]) < len(right[1]):
         left, right = right, left
-    first = tuple(i for i in left[1] if i != label)
-    second = tuple(i for i in right[1] if i != label)
-    column = _turned(right, (label, *second))
-    if not first:
-        return graph.replace(old, algebra.matmul(Transpose(left[0]), column), ())
-    return graph.replace(
-        old, algebra.matmul(_turned(left, (*first, label)), column), first + second
-    )
+    rows = tuple(i for i in left[1] if i != label)
+    columns = tuple(i for i in right[1] if i != label)
+    left_tree = _with_axes(left, (*rows, label)) if rows else Transpose(left[0])
+    product = algebra.matmul(left_tree, _with_axes(right, (label, *columns)))
+    return graph.replace(old, product, rows + columns)
 
 
-def _pair(graph: Graph) -> bool:
-    """A summed label that two items have: a product; those with vectors first."""
-    found = []
-    for order, label in enumerate(graph.summed()):
-        items = graph.having(label)
-        if len(items) == 2 and all(len(labels) < 3 for _, labels in items):
-            found.append((sum(len(labels) for _, labels in items), order, label, items))
-    if not found:
+def _reduce_pair(graph: Graph) -> bool:
+    """A summed label that two items have is a matrix product; those with vectors come first."""
+    pairs = [(label, graph.having(label)) for label in graph.summed()]
+    pairs = [
+        (label, items)
+        for label, items in pairs
+        if len(items) == 2 and all(len(labels) < 3 for _, labels in items)
+    ]
+    if not pairs:
         return False
-    _, _, label, items = min(found, key=lambda entry: entry[:2])
+    label, items = min(pairs, key=lambda pair: sum(len(labels) for _, labels in pair[1]))
     return _join(graph, items[0], items[1], label, items)
 
 
-def _weighted(graph: Graph) -> bool:
-    """A vector between two matrices: A diag(v) B; on an output's label: diag(v) A."""
+def _reduce_weight(graph: Graph) -> bool:
+    """A vector between two matrices is A diag(v) B; on a label of the output, diag(v) A."""
     for vector in graph.items:
         if len(vector[1]) != 1:
             continue
@@ -211,28 +198,28 @@ def _weighted(graph: Graph) -> bool:
     return False
 
 
-def _private(graph: Graph, label: int) -> Item | None:
-    """The one other item that has a summed label which two items have."""
+def _merge_partner(graph: Graph, label: int) -> Item | None:
+    """Return the item that shares a summed label with a merge of axes alone."""
     items = [item for item in graph.having(label) if not isinstance(item[0], Reshaped)]
-    alone = label not in graph.output and len(graph.having(label)) == 2
-    return items[0] if alone and len(items) == 1 else None
+    is_private = label not in graph.output and len(graph.having(label)) == 2
+    return items[0] if is_private and len(items) == 1 else None
 
 
-def _vectorised(graph: Graph) -> bool:
-    """A matrix both of whose axes are merged: vec; a vector that is split: its inverse."""
+def _reduce_vectorised(graph: Graph) -> bool:
+    """A matrix whose axes are merged is its vec; a vector whose axis is split, the inverse."""
     for item in graph.items:
         merge, labels = item
         if not isinstance(merge, Reshaped) or len(set(labels)) < 3:
             continue
-        merged, first, second = labels
-        whole = _private(graph, first)
-        if whole is not None and whole is _private(graph, second):
-            order = labels[1:] if merge.packed else (second, first)
-            vector = Vectorised(_turned(whole, order), merge.packed)
-            return graph.replace([whole, item], vector, (merged,))
-        vector_item = _private(graph, merged)
+        merged, outer, inner = labels
+        matrix_item = _merge_partner(graph, outer)
+        if matrix_item is not None and matrix_item is _merge_partner(graph, inner):
+            order = (outer, inner) if merge.packed else (inner, outer)
+            vector = Vectorised(_with_axes(matrix_item, order), merge.packed)
+            return graph.replace([matrix_item, item], vector, (merged,))
+        vector_item = _merge_partner(graph, merged)
         if vector_item is not None and len(vector_item[1]) == 1:
-            order, sizes = labels[1:], (merge.outer, merge.inner)
+            order, sizes = (outer, inner), (merge.outer, merge.inner)
             if not merge.packed:
                 order, sizes = order[::-1], sizes[::-1]
             matrix = Unvectorised(vector_item[0], *sizes, merge.packed)
@@ -240,49 +227,54 @@ def _vectorised(graph: Graph) -> bool:
     return False
 
 
-def _kronecker(graph: Graph) -> bool:
-    """Two pairs of axes merged, of two matrices, or one pair of two vectors."""
+def _reduce_kronecker(graph: Graph) -> bool:
+    """The merged axes of two vectors are a Kronecker product; so are both of two matrices."""
     merges = [item for item in graph.items if isinstance(item[0], Reshaped) and not item[0].packed]
-    for one in merges:
-        left, right = (_private(graph, label) for label in one[1][1:])
+    for merge in merges:
+        merged, *labels = merge[1]
+        left, right = (_merge_partner(graph, label) for label in labels)
         if left is None or right is None or left is right:
             continue
         if len(left[1]) == len(right[1]) == 1:
-            product = Kronecker(left[0], right[0])
-            return graph.replace([one, left, right], product, one[1][:1])
-        for two in merges:
-            if two is one:
-                continue
-            if (_private(graph, two[1][1]), _private(graph, two[1][2])) != (left, right):
-                continue
-            factors = (
-                _turned(item, (one[1][place], two[1][place]))
-                for place, item in ((1, left), (2, right))
-            )
-            return graph.replace(
-                [one, two, left, right], Kronecker(*factors), (one[1][0], two[1][0])
-            )
+            return graph.replace([merge, left, right], Kronecker(left[0], right[0]), (merged,))
+        for column_merge in merges:
+            merged_column, *columns = column_merge[1]
+            partners = [_merge_partner(graph, label) for label in columns]
+            if column_merge is not merge and partners == [left, right]:
+                pairs = zip((left, right), zip(labels, columns, strict=True), strict=True)
+                factors = (_with_axes(item, axes) for item, axes in pairs)
+                old = [merge, column_merge, left, right]
+                return graph.replace(old, Kronecker(*factors), (merged, merged_column))
     return False
 
 
 RULES: tuple[Callable[[Graph], bool], ...] = (
-    _loop,
-    _parallel,
-    _alone,
-    _pair,
-    _weighted,
-    _vectorised,
-    _kronecker,
+    _reduce_loop,
+    _reduce_parallel,
+    _reduce_single,
+    _reduce_pair,
+    _reduce_weight,
+    _reduce_vectorised,
+    _reduce_kronecker,
 )
 
 
+def reduce_graph(items: Sequence[Item], output: Labels, sizes: Sizes) -> Graph:
+    """Apply the rules to the graph of the items until none applies."""
+    scalars = [tree for tree, labels in items if not labels]
+    graph = Graph([item for item in items if item[1]], output, sizes, scalars)
+    while any(rule(graph) for rule in RULES):
+        pass
+    return graph
+
+
 def _assembled(graph: Graph, shape: Shape) -> Tree | None:
-    """The items left, each with labels of the output only, as one array."""
+    """Combine the items of a reduced graph, which have labels of the output only, to one array."""
     output = graph.output
     vectors = {labels[0]: tree for tree, labels in graph.items if len(labels) == 1}
     matrices = [item for item in graph.items if len(item[1]) == 2]
     if matrices:
-        return _turned(matrices[0], output)
+        return _with_axes(matrices[0], output)
     if len(vectors) == 2:
         return algebra.matmul(vectors[output[0]], Transpose(vectors[output[1]]))
     if vectors:

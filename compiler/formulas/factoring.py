@@ -165,13 +165,10 @@ def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
         has_product = any(matrix.counts[kinds.Matmul] for matrix in matrices.values())
         if len(matrices) > 1 and has_product:
             sign, total = _signed(algebra.add([*matrices.values()]))
-            coefficient: sympy.Expr = ONE
             scalars: tuple[Tree, ...] = ()
             if isinstance(total, kinds.Scale) and total.body is not None:
-                coefficient, scalars, total = total.coefficient, total.scalars, total.body
-            entry = algebra.scale(
-                sign * coefficient, [*scalars, kinds.Indexed(total, indices)], None
-            )
+                sign, scalars, total = sign * total.coefficient, total.scalars, total.body
+            entry = algebra.scale(sign, [*scalars, kinds.Indexed(total, indices)], None)
             others = [term for i, term in enumerate(tree.terms) if i not in matrices]
             yield algebra.add([*others, entry])
 

@@ -1,8 +1,8 @@
-"""Products of matrices with labels as matrices from the vec of one array to the vec of another.
+"""Labelled products as matrices from the vec of one array to the vec of another.
 
-The axes of a matrix A[i,j] in vec A, which stacks columns, are (j, i), the last one running
-fastest. A product with a factor from each axis of the argument to one of the result is a
-Kronecker product; where the factors cross, the commutation matrix follows it.
+In vec A, which stacks columns, the axes of A[i,j] are ordered (j, i), the last one running fastest.
+A product with one factor from each axis of the argument to one of the result is a Kronecker
+product; where the factors cross, the commutation matrix follows it.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ ONE = sympy.S.One
 
 @dataclass(frozen=True)
 class Form:
-    """`tree`, or that times K where `crossed`: then `tree` acts on the vec of the transpose."""
+    """The matrix `tree`; if `crossed`, `tree` times K: it acts on the vec of the transpose."""
 
     tree: Tree
     crossed: bool = False
 
     def scaled(self, scalars: Sequence[Tree]) -> Form:
-        """The same times scalars."""
+        """Multiply the matrix by scalars."""
         return Form(algebra.scale(ONE, scalars, self.tree), self.crossed)
 
 
 def direct_form(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form | None:
-    """The product of the items, none of whose labels is summed over and none of which has more than
-    two, as a matrix. rows, columns: the labels of the axes on either side; one on both sides links
-    them as an identity matrix does. None where an axis has two partners."""
+    """Write the product of items of at most two labels, none of them summed, as a matrix.
+
+    rows, columns: the labels of the axes of the result and of the argument; a label on both sides
+    links them as an identity matrix does. None: an axis has two partners.
+    """
     if not set(rows) & set(columns) and not any(
         set(labels) & set(rows) and set(labels) & set(columns) for _, labels in items
     ):
         return _rank_one(items, rows, columns, sizes)
     if set(rows) == set(columns):
         return _diagonal(items, rows, columns, sizes)
-    left = [item for item in items if len(rows) == 2 and set(item[1]) == set(rows)]
-    right = [item for item in items if len(columns) == 2 and set(item[1]) == set(columns)]
-    rest = [item for item in items if item not in left and item not in right]
-    form = _kronecker(rest, rows, columns, sizes)
+    row_items = [item for item in items if len(rows) == 2 and set(item[1]) == set(rows)]
+    column_items = [item for item in items if len(columns) == 2 and set(item[1]) == set(columns)]
+    links = [item for item in items if item not in row_items and item not in column_items]
+    form = _kronecker(links, rows, columns, sizes)
     if form is None:
         return None
     tree = form.tree
-    if left:
-        tree = algebra.matmul(_weights(left, rows, sizes), tree)
-    if right:
+    if row_items:
+        tree = algebra.matmul(_weights(row_items, rows, sizes), tree)
+    if column_items:
         order = columns[::-1] if form.crossed else columns
-        tree = algebra.matmul(tree, _weights(right, order, sizes))
+        tree = algebra.matmul(tree, _weights(column_items, order, sizes))
     return Form(tree, form.crossed)
 
 
 def _rank_one(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form:
-    """The vec of one array times that of another, transposed."""
+    """Write the vec of one array times the transposed vec of another."""
     left, right = (
         vec_of([item for item in items if set(item[1]) <= set(side)], side, sizes)
         for side in (rows, columns)
@@ -70,37 +72,37 @@ def _rank_one(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes
 
 
 def _diagonal(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form:
-    """What acts on each entry by itself, or on each of the transpose."""
+    """Write a matrix that acts on each entry of the argument, or of its transpose, alone."""
     if not items:
         size = sympy.expand(sympy.Mul(*(sizes[label] for label in rows)))
         return Form(kinds.Identity(size), rows != columns)
     if len(rows) == 2 and all(len(labels) < 2 for _, labels in items):
-        inner, outer = (_factor(items, own, own, sizes) for own in rows)
+        inner, outer = (_factor(items, label, label, sizes) for label in rows)
         return Form(kronecker(outer, inner), rows != columns)
     return Form(_weights(items, rows, sizes), rows != columns)
 
 
-def _weights(items: Sequence[Item], side: Labels, sizes: Sizes) -> Tree:
-    """The diagonal matrix of the vec of a product."""
-    return algebra.diag(vec_of(items, side, sizes))
+def _weights(items: Sequence[Item], labels: Labels, sizes: Sizes) -> Tree:
+    """Make the diagonal matrix of the vec of a product."""
+    return algebra.diag(vec_of(items, labels, sizes))
 
 
-def vec_of(items: Sequence[Item], side: Labels, sizes: Sizes) -> Tree:
-    """The product of items with labels of one side only, as a vector."""
-    tree = _plain(items, side, sizes)
-    return tree if len(side) == 1 else vectorised(tree)
+def vec_of(items: Sequence[Item], labels: Labels, sizes: Sizes) -> Tree:
+    """Write the product of items with the labels of one side only as a vector."""
+    tree = _array(items, labels, sizes)
+    return tree if len(labels) == 1 else vectorised(tree)
 
 
 @algebra.linear
 def vectorised(tree: Tree) -> Tree:
-    """The vec of a matrix."""
+    """Take the vec of a matrix."""
     if isinstance(tree, kinds.Spread) and not tree.along:
         return algebra.scale(ONE, [tree.body], kinds.Ones(sympy.expand(sympy.Mul(*tree.shape))))
     return kinds.Vectorised(tree, False)
 
 
-def _plain(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree:
-    """The product as a vector or matrix with these axes."""
+def _array(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree:
+    """Write a product as a vector or matrix with the axes `output`."""
     tree = contract(list(items), output, sizes)
     if tree is None:
         raise NoMatrixNotation
@@ -108,51 +110,52 @@ def _plain(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree:
 
 
 def _kronecker(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form | None:
-    """A product with a factor for each pair of axes; None where one axis has two partners."""
-    links = {label: label for label in rows if label in columns}
+    """Write a product with a factor for each pair of axes; None if an axis has two partners."""
+    column_of = {label: label for label in rows if label in columns}
     for _, labels in items:
         for row, column in (labels, labels[::-1]) if len(labels) == 2 else ():
             if row in rows and column in columns:
-                if row in links or column in links.values():
+                if row in column_of or column in column_of.values():
                     return None
-                links[row] = column
-    left = [label for label in rows[::-1] if label not in links]
-    right = [label for label in columns[::-1] if label not in links.values()]
-    links |= dict(zip(left, right, strict=False))
+                column_of[row] = column
+    unlinked_rows = [label for label in rows[::-1] if label not in column_of]
+    unlinked_columns = [label for label in columns[::-1] if label not in column_of.values()]
+    column_of |= dict(zip(unlinked_rows, unlinked_columns, strict=False))
     if len(rows) < len(columns):
-        sources = {column: row for row, column in links.items()}
-        factors = [_factor(items, sources.get(own), own, sizes) for own in columns[::-1]]
+        row_of = {column: row for row, column in column_of.items()}
+        factors = [_factor(items, row_of.get(column), column, sizes) for column in columns[::-1]]
     else:
-        factors = [_factor(items, own, links.get(own), sizes) for own in rows[::-1]]
-    crossed = len(rows) == len(columns) == 2 and links[rows[0]] != columns[0]
+        factors = [_factor(items, row, column_of.get(row), sizes) for row in rows[::-1]]
+    crossed = len(rows) == len(columns) == 2 and column_of[rows[0]] != columns[0]
     return Form(kronecker(factors[0], factors[1]) if len(factors) > 1 else factors[0], crossed)
 
 
 def _factor(items: Sequence[Item], row: int | None, column: int | None, sizes: Sizes) -> Tree:
-    """The factor from an axis of the argument to one of the result; without either, a column or
-    a row."""
-    own = [item for item in items if item[1] and set(item[1]) <= {row, column}]
+    """Write the factor from an axis of the argument to one of the result. It is a column without
+    an axis of the argument, and a row without one of the result."""
+    linked = [item for item in items if item[1] and set(item[1]) <= {row, column}]
     if row == column:
         assert row is not None
-        if not own:
+        if not linked:
             return kinds.Identity(sizes[row])
-        return algebra.diag(_plain(own, (row,), sizes))
+        return algebra.diag(_array(linked, (row,), sizes))
     if row is None:
         assert column is not None
-        return kinds.Transpose(_plain(own, (column,), sizes))
-    return _plain(own, (row,) if column is None else (row, column), sizes)
+        return kinds.Transpose(_array(linked, (column,), sizes))
+    return _array(linked, (row,) if column is None else (row, column), sizes)
 
 
 def kronecker(left: Tree, right: Tree) -> Tree:
-    """The Kronecker product, with scalars in front."""
-    (first, one), (second, other) = map(split, (left, right))
-    return algebra.scale(ONE, [first, second], kinds.Kronecker(one, other))
+    """Multiply matrices or vectors by the Kronecker product, with scalars in front."""
+    (left_scalar, left_body), (right_scalar, right_body) = map(split_scalar, (left, right))
+    product = kinds.Kronecker(left_body, right_body)
+    return algebra.scale(ONE, [left_scalar, right_scalar], product)
 
 
-def split(tree: Tree) -> tuple[Tree, Tree]:
-    """A factor as a scalar and the rest."""
+def split_scalar(tree: Tree) -> tuple[Tree, Tree]:
+    """Split a factor into a scalar and an array."""
     if is_row(tree):
-        scalar, body = split(tree.body)
+        scalar, body = split_scalar(tree.body)
         return scalar, kinds.Transpose(body)
     if isinstance(tree, kinds.Spread) and tree.rank == 1:
         return tree.body, kinds.Ones(tree.shape[0])
