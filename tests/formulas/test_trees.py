@@ -20,7 +20,7 @@ from derivatrix.compiler.formulas import algebra, entrywise, factoring, indexing
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.arrays import arranged
 from derivatrix.compiler.formulas.contract import contract
-from derivatrix.compiler.formulas.definitions import Definition, unnamed
+from derivatrix.compiler.formulas.definitions import Definition, provisional_name
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
@@ -406,7 +406,7 @@ def test_sharing() -> None:
         values = finite(make, [tree, other])
         if values is None:
             continue
-        first = Definition(unnamed(tree.rank, 1, False), tree, (None,) * tree.rank)
+        first = Definition(provisional_name(tree.rank, 1, False), tree, (None,) * tree.rank)
         whole = algebra.add([first.name, other, tree])
         expected = 2 * values[0] + values[1]
         root, definitions = sharing.name_repeated_parts(whole, [first], length, set(make.values))
@@ -428,7 +428,7 @@ def test_entries_of_what_a_transpose_is_named(monkeypatch: pytest.MonkeyPatch) -
     other = algebra.matmul(B, algebra.transpose(A))
     i, j = map(sympy.Symbol, PLACES)
     entry = kinds.Function(0, "tanh", (kinds.Indexed(other, (i, j)),), sympy.tanh)
-    product = Definition(unnamed(2, 1, False), algebra.matmul(matrix, C), (None, None))
+    product = Definition(provisional_name(2, 1, False), algebra.matmul(matrix, C), (None, None))
     whole = algebra.add([entry, kinds.Indexed(product.name, (i, i))])
     root, definitions = sharing.name_repeated_parts(whole, [product], length, set())
     assert len(definitions) == 2 and not root.counts[kinds.Function]
