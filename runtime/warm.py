@@ -1,6 +1,7 @@
 """Kernels compiled, and their machine code kept on disk, before anybody calls them.
 
-Some of it is kept for the name under which programs import the module: see docs/architecture.md.
+Some of it is kept for the name under which programs import the module: see
+docs/developers/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How exact the kernels are: `python -m tests.accuracy` prints, for every operation, the error of
 its value and of its derivative, in units of the last place of the largest entry, against 50 digits;
-that of NumPy's and SciPy's value, and those of JAX. It writes docs/accuracy.md with `--write`.
+that of NumPy's and SciPy's value, and those of JAX. `--write` writes docs/developers/accuracy.md.
 It needs `pip install jax`.
 
 Points are well conditioned (random ones), and badly conditioned: matrices with singular values from
@@ -35,7 +35,7 @@ SIZE = 4
 POINTS = 5
 SMALLEST = 1e-6
 """The smallest singular value of badly conditioned matrices."""
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "developers" / "accuracy.md"
 HEADER = """# How exact the kernels are
 
 Errors in units of the last place of the largest entry (float64), against 50 digits: the median and
@@ -185,7 +185,7 @@ def shown(numbers: tuple[float, ...]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.accuracy", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
+    parser.add_argument("--write", action="store_true", help="write docs/developers/accuracy.md")
     made = [*rows()]
     if parser.parse_args().write:
         lines = [COLUMNS, ("---",) * len(COLUMNS), *made]

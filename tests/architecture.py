@@ -2,9 +2,9 @@
 
     python -m tests.architecture
 
-prints a table, and who imports whom as the picture in docs/architecture.md; it fails where a figure
-is above its limit, or the picture is not that on the page. A limit is what was reached so far: who
-lowers a figure lowers its limit in the same commit.
+prints a table, and who imports whom as the picture in docs/developers/architecture.md; it fails
+where a figure is above its limit, or the picture is not that on the page. A limit is what was
+reached so far: who lowers a figure lowers its limit in the same commit.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ def main() -> int:
     drawn = picture()
     console.print(table, rooms)
     print(drawn)
-    is_shown = drawn in (ROOT / "docs/architecture.md").read_text("utf-8")
+    is_shown = drawn in (ROOT / "docs/developers/architecture.md").read_text("utf-8")
     if not is_shown:
-        print("docs/architecture.md shows another picture")
+        print("docs/developers/architecture.md shows another picture")
     return int(not is_shown or any(figure.value > figure.limit for figure in found))
 
 

@@ -96,7 +96,7 @@ CASES: list[Function] = [
 STAGE_TEXTS = dict(
     re.findall(
         r"^\*\*(\w+)\*\*:.*?```\w+\n(.*?)\n```",
-        (ROOT / "docs" / "architecture.md").read_text("utf-8"),
+        (ROOT / "docs" / "developers" / "architecture.md").read_text("utf-8"),
         re.DOTALL | re.MULTILINE,
     )
 )

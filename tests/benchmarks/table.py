@@ -193,7 +193,7 @@ def report(outcomes: Sequence[Outcome], names: Sequence[str], facts: Mapping[str
         summary(outcomes),
         "## Time of a call: min / median / max\n\nRows that lose first; ratio: the best "
         "framework's least time over derivatrix's; specialist: the specialist's over derivatrix's; "
-        "floor: see docs/benchmarks.md.",
+        "floor: see docs/developers/benchmarks.md.",
         main,
         "\n".join(f"- {line}" for line in notes.lines()) or "Every contestant did every row.",
         "## First calls, and peak memory of Jacobians and Hessians",

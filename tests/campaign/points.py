@@ -39,7 +39,7 @@ LEFT_OUT = {
     ),
 }
 """For kinds of derivatives, what is in the text of functions that are known to lack them, although
-there are such: docs/reliability.md."""
+there are such: docs/explanation/reliability.md."""
 AGREES = 1e-7
 """The relative difference up to which two numbers are the same."""
 

@@ -13,10 +13,11 @@ from tests.pages import fences, run
 PAGES = (
     "README.md",
     "docs/index.md",
-    "docs/notation.md",
-    "docs/operators.md",
     *(f"docs/tutorial/{page.name}" for page in sorted((ROOT / "docs/tutorial").glob("*.md"))),
-    *(f"docs/reference/{name}.md" for name in ("declaring", "modules", "errors")),
+    *(
+        f"docs/reference/{name}.md"
+        for name in ("declaring", "errors", "modules", "notation", "operators")
+    ),
     "docs/explanation/differentials.md",
     "docs/explanation/structures.md",
     "docs/how-to/equations.md",

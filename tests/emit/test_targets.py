@@ -1,4 +1,4 @@
-"""A target is a record, in a folder of its own and one list: the one of docs/architecture.md."""
+"""A target is a record, in its folder and in one list, as docs/developers/architecture.md says."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ import derivatrix as dx
 from derivatrix.compiler.emit.targets import TARGETS
 from tests import ROOT
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "developers" / "architecture.md"
 n, m = dx.dims("n m")
 X, A, x = dx.matrix("X", n, n), dx.matrix("A", m, n), dx.vector("x", n)
 FUNCTIONS = [

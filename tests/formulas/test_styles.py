@@ -1,4 +1,4 @@
-"""A style of formulas is one file and an entry in the list: the one of docs/architecture.md."""
+"""A formula style is one file and an entry in the list, as docs/developers/architecture.md says."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from derivatrix.compiler.frontends.notation.declaration import text_function
 from tests import ROOT
 from tests.identities import IDENTITIES
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "developers" / "architecture.md"
 
 
 @pytest.fixture(autouse=True)

@@ -241,7 +241,7 @@ def test_a_batch_is_one_sample() -> None:
 
 def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(
-        "```python\n(.*?)```", (ROOT / "docs" / "vec.md").read_text("utf-8"), re.S
+        "```python\n(.*?)```", (ROOT / "docs" / "reference" / "vec.md").read_text("utf-8"), re.S
     )
     exec(block, {})
     assert f"# {capsys.readouterr().out}" in block

@@ -14,7 +14,7 @@ from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.operations import OPERATIONS
 from tests import ROOT
 
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "how-to" / "custom-operations.md"
 
 
 def blocks():

@@ -1,4 +1,4 @@
-"""What the product uses of Numba's internals (docs/numba.md) is as it needs it: one test a use."""
+"""One test for each use of Numba's internals (docs/developers/numba.md)."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ USES = [
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
 def test_a_use_is_as_it_was(use: Use) -> None:
-    assert use.holds(), f"Numba {numba.__version__}: {use.name} (docs/numba.md) changed"
+    assert use.holds(), f"Numba {numba.__version__}: {use.name} (docs/developers/numba.md) changed"
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
