@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from derivatrix.compiler.driver import derivation_cache
 from derivatrix.compiler.driver.comparison import require_agreement
 from derivatrix.compiler.driver.ownership import (
     CERTIFICATE,
@@ -202,7 +203,9 @@ def compile(
     for what is no function, BuildError where the file cannot be written, and what `generate`
     raises.
     """
-    generated = generate(require_function(function, "compile").with_kinds(kinds), target)
+    generated = derivation_cache.generate_once(
+        require_function(function, "compile").with_kinds(kinds), target
+    )
     _warn_of_length([generated])
     path = Path(f"{generated.name}.py")
     try:
@@ -331,27 +334,37 @@ class _Steps:
         self.done = 0
 
     def generate(self) -> list[Generated]:
-        elsewhere = self._generate_elsewhere()
-        modules: list[Generated] = []
-        for (function, target), module in zip(self.work, elsewhere, strict=True):
-            if module is None:
-                self._announce(f"{function.name}: deriving for {target}", len(modules))
-                module = generate(function, target)
-            modules.append(module)
-        self.done += len(modules)
-        return modules
+        """Return the modules: from the cache, from other processes, or derived in this one."""
+        modules = [
+            derivation_cache.cached_module(function, target) for function, target in self.work
+        ]
+        missing = [i for i, module in enumerate(modules) if module is None]
+        self.done += len(modules) - len(missing)
+        for i, module in zip(missing, self._generate_elsewhere(missing), strict=True):
+            modules[i] = module
+        for i in missing:
+            function, target = self.work[i]
+            generated = modules[i]
+            if generated is None:
+                self._announce(f"{function.name}: deriving for {target}", 0)
+                generated = modules[i] = generate(function, target)
+            derivation_cache.keep_module(generated)
+            self.done += 1
+        return [module for module in modules if module is not None]
 
-    def _generate_elsewhere(self) -> list[Generated | None]:
-        """The modules, by other processes where the work is worth their start."""
-        jobs = min(self.workers.jobs, len(self.work) // FUNCTIONS_PER_PROCESS)
+    def _generate_elsewhere(self, places: Sequence[int]) -> list[Generated | None]:
+        """Have other processes generate the modules at `places` of the work, where that is worth
+        their start; None for each module that they did not."""
+        jobs = min(self.workers.jobs, len(places) // FUNCTIONS_PER_PROCESS)
+        work = [self.work[i] for i in places]
         if jobs < 2:
-            return [None] * len(self.work)
+            return [None] * len(work)
 
         def changed(at_work: list[int], done: int) -> None:
-            names = [self.work[i][0].name for i in at_work]
+            names = [work[i][0].name for i in at_work]
             self._announce(listing(names, "deriving"), done)
 
-        return generate_elsewhere(self.work, self.workers, changed)
+        return generate_elsewhere(work, self.workers, changed)
 
     def verify(
         self, staging: Path, directory: Path, package: Package, standing: Mapping[str, Report]

@@ -15,6 +15,7 @@ import pytest
 from llvmlite import binding
 
 import derivatrix as dx
+from derivatrix.compiler.driver import build, derivation_cache
 from derivatrix.runtime import cache
 from derivatrix.templates.support.internals import machine_code, user_cache
 
@@ -430,3 +431,66 @@ def test_without_compiling_there_are_no_kernels(tmp_path, what):
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "Error: " in last and "NUMBA_DISABLE_JIT is set" in last and "unset it" in last
+
+
+# Texts of modules
+
+
+@pytest.fixture
+def derivations(own, monkeypatch):
+    """The names of the functions that are derived from now on; `double` is in the cache."""
+    names = []
+    derive = derivation_cache.generate
+
+    def generate(function, target="cpu"):
+        names.append(function.name)
+        return derive(function, target)
+
+    monkeypatch.setattr(derivation_cache, "generate", generate)
+    monkeypatch.setattr(build, "generate", generate)
+    return names
+
+
+def test_an_unchanged_function_is_not_derived_again(derivations, tmp_path):
+    place()
+    dx.build([double], tmp_path / "built", verify=False)
+    assert dx.build([double], tmp_path / "built", verify=False).written == ()
+    assert build.check([double], tmp_path / "built") == []
+    assert derivations == []
+
+
+def test_another_function_of_that_name_is_derived(derivations):
+    triple = dx.function("cached_double", [a], 3 * a)
+    for function, factor in ((triple, 3), (double, 2), (triple, 3)):
+        assert dx.compile(function).value(np.ones(2)).tolist() == [factor] * 2
+    assert dx.compile(double, kinds=["value"]).FUNCTIONS == ("value",)
+    assert derivations == ["cached_double", "cached_double"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "no text", "a folder"])
+def test_a_damaged_text_is_derived_again(derivations, own, damage):
+    (file,) = (own / "generated").iterdir()
+    text = file.read_bytes()
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    else:
+        damaged = {
+            "empty": b"",
+            "cut": text[:-9],
+            "changed": text.replace(b"2", b"3"),
+            "no text": b"\xff",
+        }
+        file.write_bytes(damaged[damage])
+    place()
+    assert derivations == ["cached_double"]
+    if damage != "a folder":
+        assert file.read_bytes() == text
+
+
+@posix
+def test_a_text_that_others_can_write_is_not_run(derivations, own):
+    (file,) = (own / "generated").iterdir()
+    file.chmod(0o666)
+    place()
+    assert derivations == ["cached_double"]
