@@ -74,10 +74,11 @@ def root_operation(
     free = [leaf for leaf in leaves(residuals) if leaf not in unknowns]
     shape = unknowns[0].shape if len(unknowns) == 1 else (entry_count(unknowns),)
     start = Leaf(START, shape, role="placeholder")
-    system = _Root(residuals, unknowns, [start, *free])
+    operands = (start, *free)
+    system = _Root(residuals, unknowns, operands)
     operation = Operation(
         name=name,
-        ranks=tuple(leaf.ndim for leaf in system.operands),
+        ranks=tuple(leaf.ndim for leaf in operands),
         shapes=system.shapes,
         value=system.value,
         differential=system.differential,
@@ -85,14 +86,9 @@ def root_operation(
         unicode=_text(name, unknowns, declared, "unicode"),
         latex=_text(name, unknowns, declared, "latex"),
         equation=Equation(
-            system.flat,
-            tuple(system.operands),
-            system.residual,
-            system.jacobian,
-            fails,
-            MAX_ITERATIONS,
+            system.flat, operands, system.residual, system.jacobian, fails, MAX_ITERATIONS
         ),
-        domain=("",) * len(system.operands),
+        domain=("",) * len(operands),
     )
     reconstruction = root_operation, (residuals, unknowns, fails, name, declared)
     object.__setattr__(operation, "maker", reconstruction)
@@ -107,7 +103,7 @@ class _Root:
     def __init__(
         self, residuals: Sequence[Node], unknowns: Sequence[Leaf], operands: Sequence[Leaf]
     ) -> None:
-        self.operands, self.shape = list(operands), operands[0].shape
+        self.operands, self.shape = operands, operands[0].shape
         self.flat = Leaf(FLAT, (entry_count(unknowns),), role="placeholder")
         values = unpacked(Array(self.flat), unknowns)
         replacements: dict[Node, Node] = {
@@ -123,7 +119,7 @@ class _Root:
             leaf: Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent") for leaf in operands
         }
         tangents: dict[Node, Node] = dict(self._tangents.items())
-        self._tangent_residual = simplify(differential([self.residual], tangents))[0]
+        self._residual_tangent = simplify(differential([self.residual], tangents))[0]
 
     def shapes(self, cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
         if cores[0] != self.shape:
@@ -138,13 +134,12 @@ class _Root:
         for leaf, argument, tangent in zip(self.operands, at.arguments, at.tangents, strict=True):
             replacements[leaf] = argument.node
             replacements[self._tangents[leaf]] = tangent.node
-        jacobian, tangent_residual = map(
-            Array, substitute([self.jacobian, self._tangent_residual], replacements)
-        )
+        nodes = substitute([self.jacobian, self._residual_tangent], replacements)
+        jacobian, residual_tangent = map(Array, nodes)
         if not self.shape:
-            ratio = divide(reshape(tangent_residual, ()), reshape(jacobian, ()))
+            ratio = divide(reshape(residual_tangent, ()), reshape(jacobian, ()))
             return (-ratio,)
-        return (reshape(-solve(jacobian, tangent_residual), list(self.shape)),)
+        return (reshape(-solve(jacobian, residual_tangent), list(self.shape)),)
 
     def value(
         self, arguments: Sequence[np.ndarray], parameters: Parameters
@@ -191,11 +186,9 @@ class _Root:
             f"lambda {FLAT}: {numpy_text(node, sizes)}" for node in (self.declared, self.jacobian)
         )
         options = "method='lm', tol=1e-14, options={'ftol': 1e-15}"
-        root_text = (
-            f"scipy.optimize.root({residual}, np.ravel({START}), jac={jacobian}, {options}).x"
-        )
+        root = f"scipy.optimize.root({residual}, np.ravel({START}), jac={jacobian}, {options}).x"
         return (
-            f"np.vectorize(lambda {names}: np.reshape({root_text}, np.shape({START})), "
+            f"np.vectorize(lambda {names}: np.reshape({root}, np.shape({START})), "
             f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 

@@ -135,7 +135,7 @@ class Function(Declaration):
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
         # one by one: an input may occur several times
         names = [
-            name for entry in wrt for name in _names(self.name, "derivative", [entry], self.wrt)
+            name for source in wrt for name in _names(self.name, "derivative", [source], self.wrt)
         ]
         with stated_depth(self.name):
             node = self.derivatives.repeated(names)
@@ -164,8 +164,7 @@ class Function(Declaration):
 
     @property
     def domains(self) -> dict[str, str]:
-        """Input -> the structure that sample points need for an operation that takes it
-        directly."""
+        """Input -> the structure that an operation of it requires of sample points."""
         domains: dict[str, str] = {}
         for node in topological([self.expression]):
             if isinstance(node, Apply):
@@ -212,15 +211,13 @@ def function(
     names = [leaf.name for leaf in leaves]
     require_modest(name, expression)
     _require_used(name, leaves, expression)
-    chosen = names if wrt is None else _names(name, "wrt", wrt, names)
-    if not chosen:
+    selected_wrt = names if wrt is None else _names(name, "wrt", wrt, names)
+    if not selected_wrt:
         raise DeclarationError(f"{name}: wrt is empty; name at least one input")
     stacked = _names(name, "batch", batch, names)
     _check_dimensions(name, leaves, expression, bool(stacked))
-    ordered = tuple(chosen)
-    declaration = Function(
-        name, leaves, expression, ordered, tuple(n for n in names if n in stacked)
-    )
+    batched = tuple(leaf_name for leaf_name in names if leaf_name in stacked)
+    declaration = Function(name, leaves, expression, tuple(selected_wrt), batched)
     if kinds is not None:
         operators = OPERATOR_KINDS[not expression.shape]
         selected = _kinds(name, kinds, (*declaration.kinds, operators))
@@ -382,11 +379,8 @@ def _kinds(name: str, kinds: Any, valid: Sequence[str]) -> list[str]:
 
 def _with_needs(kinds: Sequence[str]) -> tuple[str, ...]:
     """Add the kinds that `kinds` need, in the usual order."""
-    required = {
-        "value",
-        *kinds,
-        *(kind_needed for kind in kinds for kind_needed in NEEDED_KINDS.get(kind, ())),
-    }
+    needs = [need for kind in kinds for need in NEEDED_KINDS.get(kind, ())]
+    required = {"value", *kinds, *needs}
     return tuple(k for k in (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS) if k in required)
 
 

@@ -18,7 +18,7 @@ def modules() -> Iterator[types.ModuleType]:
 
 
 class Together:
-    """What any of several files has by a name."""
+    """The names of several files as attributes of one object."""
 
     def __init__(self, files: Iterable[types.ModuleType]) -> None:
         self.files = [*files]

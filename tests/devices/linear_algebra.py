@@ -55,7 +55,8 @@ class Device:
         return cuda.to_device(np.array(array, dtype or self.dtype, order="C"))
 
     def call(self, kernel, *arguments, out):
-        """What a helper makes of an array `out`, or of one of that shape that is all nan."""
+        """Call a helper with the array `out`, or one of this shape full of nan, and return the
+        result."""
         target = self.put(np.full(out, np.nan) if isinstance(out, tuple) else out)
         kernel(self.run, *arguments[0], target, *arguments[1:])
         return target.copy_to_host()
@@ -68,7 +69,7 @@ class Device:
 
     @property
     def failed(self):
-        """Whether a check failed, since the last time."""
+        """True if a check failed since the last query."""
         found = bool(self.run.failures.copy_to_host()[0])
         self.run.failures = self.put([0], np.int32)
         return found
@@ -82,13 +83,12 @@ def device(request):
 
 @pytest.fixture(params=["own kernels", "libraries", "libraries one by one"])
 def way(request, monkeypatch):
-    """How matrices are worked on; for libraries all but those of one entry are taken for large
-    ones."""
+    """The implementation: our kernels, or libraries for all matrices with more than one entry."""
     if request.param != "own kernels":
-        monkeypatch.setattr(libraries, "SMALL", 1)
+        monkeypatch.setattr(libraries, "MAX_KERNEL_ROWS", 1)
         fake_libraries.use(monkeypatch, *FACTORS)
     if request.param.endswith("one"):
-        monkeypatch.setattr(libraries, "BATCHED", 1)
+        monkeypatch.setattr(libraries, "MAX_BATCHED_ROWS", 1)
     return request.param
 
 
@@ -107,7 +107,7 @@ def turned(array):
 @pytest.mark.parametrize("shared", [None, 0, 1, 2])
 def test_gemm(device, monkeypatch, by, beta, sizes, which, shared):
     if by == "library":
-        monkeypatch.setattr(blas, "FEW", 0)
+        monkeypatch.setattr(blas, "MAX_KERNEL_OPS", 0)
         fake_libraries.use(monkeypatch, blas, libraries)
     m, n, k = sizes
     first, second = device.normal(2, m, k), device.normal(2, k, n)
@@ -313,7 +313,7 @@ def test_qr(device, way, stack, p, k):
     ],
 )
 def test_large_matrices_take_libraries(device, what, kernel, shapes):
-    """Of matrices with one row more than kernels take."""
+    """Matrices with one row more than our kernels take need the libraries."""
     arrays = [device.put(np.zeros((1, *shape))) for shape in shapes]
     device.run.function = "square"
     taken = len(inspect.signature(kernel).parameters) - 1 - len(arrays)
@@ -359,8 +359,8 @@ SPECIAL = [[], [np.nan], [-np.inf], [np.inf], [np.inf, np.nan], [np.inf, np.inf]
 @pytest.mark.parametrize("stack, n", [(1, 1), (3, 2), (0, 3), (2, 0), (2, 9), (1, 33)])
 def test_powers_of_rows(device, monkeypatch, long, stack, n):
     if long:
-        monkeypatch.setattr(rows, "PART", 4)
-        monkeypatch.setattr(rows, "MOST_PARTS", 3)
+        monkeypatch.setattr(rows, "PART_ENTRIES", 4)
+        monkeypatch.setattr(rows, "MAX_PARTS", 3)
         for file in (rows, shares):
             monkeypatch.setattr(file, "THREADS", 32)
     for special in SPECIAL if n == 9 else [[]]:

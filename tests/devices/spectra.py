@@ -38,7 +38,7 @@ class Device:
         return self.random.normal(size=shape).astype(self.dtype)
 
     def call(self, name, *arrays, out, flags=(), fails=True, dtype=None):
-        """What a helper makes of arrays, for the shape of its output, or for those of several."""
+        """Call a helper with arrays and outputs of the given shapes, and return the results."""
         shapes = out if isinstance(out, list) else [out]
         given = [cuda.to_device(np.ascontiguousarray(array)) for array in arrays]
         made = [cuda.to_device(np.full(shape, 7, dtype or self.dtype)) for shape in shapes]
@@ -55,7 +55,7 @@ class Device:
 
     @property
     def failed(self):
-        """Whether a check failed, since the last time."""
+        """True if a check failed since the last query."""
         found = bool(self.run.failures.copy_to_host()[0])
         self.restart()
         return found
@@ -82,7 +82,7 @@ def use_library(monkeypatch):
 
 @pytest.fixture(params=["own kernels", "library"])
 def way(request, monkeypatch):
-    """How matrices are worked on."""
+    """The implementation: our kernels, or a library."""
     if request.param == "library":
         use_library(monkeypatch)
 

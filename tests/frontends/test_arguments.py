@@ -131,7 +131,7 @@ UFUNC_ARGUMENTS = {"dtype": None, "casting": "same_kind", "order": "K", "subok":
 LENIENT = [("numpy.clip", "a_min"), ("numpy.clip", "a_max")]
 """Arguments that NumPy has only together with others."""
 WORDS = dict.fromkeys(["axes", "axis", "axis1", "axis2"], "ax")
-"""How messages speak of arguments that they do not call by their names."""
+"""Argument -> the text that error messages contain in place of its name."""
 UNORDERED = ("numpy.linalg.eig", "numpy.linalg.eigvals")
 """Functions whose eigenvalues NumPy leaves in an order of its own."""
 

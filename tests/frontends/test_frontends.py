@@ -1,5 +1,5 @@
-"""What users write, lowered and evaluated, against NumPy on numbers: SymPy's expressions,
-derivatrix's arrays, and NumPy's own functions called on symbols."""
+"""Declarations by SymPy's expressions, derivatrix's arrays and NumPy's functions on symbols,
+lowered and evaluated, against NumPy on numbers."""
 
 from decimal import Decimal
 from fractions import Fraction

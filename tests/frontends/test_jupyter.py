@@ -1,4 +1,4 @@
-"""What notebooks show of declared functions, and their magic, without a notebook."""
+"""The display of declared functions in notebooks, and the notebook's magic, without a notebook."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ energy = dx.function("my_energy", [X], dx.trace(X.T @ X))
 
 
 class Shell(SimpleNamespace):
-    """What the extension needs of IPython's shell."""
+    """The part of IPython's shell that the extension uses."""
 
     def __init__(self):
         html = SimpleNamespace(for_type=lambda kind, view: self.views.update({kind: view}))

@@ -1,4 +1,4 @@
-"""What is too deep, too long or too large is refused in words, and soon."""
+"""Expressions that are too deep, too long or too large are refused soon, with a clear error."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def test_a_sympy_expression_that_is_too_deep() -> None:
 
 
 def test_long_sums_are_derived() -> None:
-    """Terms are made flat once, not once for each of the sums that they are in."""
-    made = dx.function("f", [x], repeated(lambda v, i: v + x, 2499))
-    assert made.formula("value") == "2500 x"
-    assert made.formula("vjp") == "2500 ȳ"
+    """Nested sums are flattened once, not once for each level."""
+    function = dx.function("f", [x], repeated(lambda v, i: v + x, 2499))
+    assert function.formula("value") == "2500 x"
+    assert function.formula("vjp") == "2500 ȳ"
 
 
 @pytest.mark.parametrize("step", [lambda v, i: v + v, lambda v, i: v * v])
@@ -104,19 +104,19 @@ def test_results_have_names_of_their_own() -> None:
     assert output_names([(), ("value",)]) == {(): "out_value", ("value",): "out_value_"}
     assert len(set(output_names([("a", "b_c"), ("a_b", "c")]).values())) == 2
     value = dx.vector("value", n)
-    made = dx.compile(dx.function("f", [value], dx.sum(value * value)))
-    found, gradient = made.value_and_gradient(np.ones(3))
-    assert found == 3 and gradient.tolist() == [2, 2, 2]
+    module = dx.compile(dx.function("f", [value], dx.sum(value * value)))
+    value_found, gradient = module.value_and_gradient(np.ones(3))
+    assert value_found == 3 and gradient.tolist() == [2, 2, 2]
 
 
 def test_inputs_may_have_all_the_letters_that_results_are_called_by() -> None:
     inputs = [dx.vector(name, n) for name in (*"YZFGHPQRUVW", "Value")]
-    made = dx.function("f", inputs, sum(inputs, dx.zeros(n)))
-    assert made.formula("vjp", "Y") == "ȳ₁"
+    function = dx.function("f", inputs, sum(inputs, dx.zeros(n)))
+    assert function.formula("vjp", "Y") == "ȳ₁"
 
 
 def test_an_empty_slice_has_derivatives() -> None:
-    made = dx.function("f", [x], x[:0])
-    generate(made)
-    (found,) = made.derivatives.results("vjp").values()
-    np.testing.assert_array_equal(evaluate(found, {"Y_bar": np.ones(0)}, {"n": 3}), np.zeros(3))
+    function = dx.function("f", [x], x[:0])
+    generate(function)
+    (vjp,) = function.derivatives.results("vjp").values()
+    np.testing.assert_array_equal(evaluate(vjp, {"Y_bar": np.ones(0)}, {"n": 3}), np.zeros(3))

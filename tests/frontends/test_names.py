@@ -120,31 +120,31 @@ def test_operations_of_hostile_names_are_refused(name):
 
 def words(text):
     """Every name in a module's text."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(text)):
-        found |= {getattr(node, each, None) for each in ("id", "arg", "name", "asname")}
-    return {word for word in found if isinstance(word, str)}
+        names |= {getattr(node, field, None) for field in ("id", "arg", "name", "asname")}
+    return {name for name in names if isinstance(name, str)}
 
 
 def scopes(text):
-    """The functions of a text, but the helpers."""
-    _, _, rest = text.partition("\n# Kernels\n")
-    return [each for each in ast.parse(rest).body if isinstance(each, ast.FunctionDef)]
+    """The functions of a module's text, without the helpers before the kernels."""
+    _, _, kernels = text.partition("\n# Kernels\n")
+    return [node for node in ast.parse(kernels).body if isinstance(node, ast.FunctionDef)]
 
 
 def require_apart(text, name):
-    """The name is a module's own or a variable of a function's, not both (but those of helpers,
-    which public functions do not read), and in a kernel neither an argument nor a size that was
-    read is assigned to."""
-    top = {getattr(each, "name", "") for each in ast.parse(text).body}
+    """Check that `name` is a global of the module or a local variable of its functions, not both
+    (except for helpers, which public functions do not read), and that a kernel assigns to none of
+    its arguments and sizes."""
+    top = {getattr(node, "name", "") for node in ast.parse(text).body}
     kinds = {"value", "vjp", "jvp", "jacobian", "jacobian_operator"}
-    made = {scope.name for scope in scopes(text)} - kinds
+    kernels = {scope.name for scope in scopes(text)} - kinds
     for scope in scopes(text):
-        parameters = {each.arg for each in scope.args.args}
-        names = [each for each in ast.walk(scope) if isinstance(each, ast.Name)]
-        stored = [each.id for each in names if isinstance(each.ctx, ast.Store)]
+        parameters = {node.arg for node in scope.args.args}
+        names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+        stored = [node.id for node in names if isinstance(node.ctx, ast.Store)]
         if name in parameters or name in stored:
-            assert name not in (made if scope.name in kinds else top - kinds), scope.name
+            assert name not in (kernels if scope.name in kinds else top - kinds), scope.name
         if scope.name not in kinds:
             sizes = re.search(rf"\b{name} = \w+\.shape", ast.unparse(scope))
             assert name not in parameters or name not in stored, (scope.name, name)
@@ -158,19 +158,19 @@ def declared(name, size):
 
 
 def test_names_of_generated_text_are_refused_or_kept_apart():
-    """As the name of an input and as that of a size: what is taken follows from the text."""
+    """Names from a module's text are used as the name of an input, and of a size."""
     text = generate(declared("x", n)).text
-    local = {each for scope in scopes(text) for each in words(ast.unparse(scope))}
+    local = {name_in_text for scope in scopes(text) for name_in_text in words(ast.unparse(scope))}
     always = {"vjp_kernel", "out", "cotangent", "np", "real", "words", "memory", "gemm", "dtype"}
     refused = set()
     for word in sorted(always | {*sorted(local)[::12]}):
         for name, size in ((word, n), ("x", word)):
             try:
-                made = generate(declared(name, size)).text
+                text_with_name = generate(declared(name, size)).text
             except dx.DeclarationError:
                 refused.add(word)
             else:
-                require_apart(made, word)
+                require_apart(text_with_name, word)
     assert {"vjp_kernel", "out", "cotangent", "np"} <= refused
     assert not {"real", "words", "memory", "gemm", "dtype"} & refused
 
@@ -179,9 +179,9 @@ def test_names_of_generated_text_are_refused_or_kept_apart():
 def test_names_of_helpers_and_locals_may_be_used(name):
     for declaration in (declared(name, n), declared("x", name)):
         module = dx.compile(declaration)
-        first, weights = np.ones((2, 4)), np.eye(3, 4)
-        np.testing.assert_allclose(module.value(first, weights).sum(), 2)
-        assert module.vjp(first, weights, np.ones((2, 3)))[0].shape == (2, 4)
+        points, weights = np.ones((2, 4)), np.eye(3, 4)
+        np.testing.assert_allclose(module.value(points, weights).sum(), 2)
+        assert module.vjp(points, weights, np.ones((2, 3)))[0].shape == (2, 4)
 
 
 def test_functions_of_the_longest_names_keep_their_code(tmp_path, monkeypatch):
@@ -192,15 +192,20 @@ def test_functions_of_the_longest_names_keep_their_code(tmp_path, monkeypatch):
 
 
 def test_public_functions_read_no_name_without_an_underscore():
-    """So that an input may have the name of a helper; but for Python's own, which none has."""
+    """So an input may have the name of a helper. Python's builtins are excepted: no input has their
+    names."""
     for case in CASES[::6]:
         module = dx.compile(case)
         for name in (*module.FUNCTIONS, module.OPERATOR):
             steps = [*dis.get_instructions(getattr(module, name))]
-            read = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
-            assert read
-            for each in read:
-                assert each.startswith("_") or hasattr(builtins, each), (case.name, name, each)
+            global_names = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+            assert global_names
+            for global_name in global_names:
+                assert global_name.startswith("_") or hasattr(builtins, global_name), (
+                    case.name,
+                    name,
+                    global_name,
+                )
 
 
 def test_the_module_names_of_a_package(tmp_path):

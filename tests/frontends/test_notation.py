@@ -165,8 +165,8 @@ SAME: list[tuple[str, object]] = [
 def test_meaning(text: str, expected: Array) -> None:
     array = parse(text)
     assert array.shape == expected.shape
-    one, other = simplify([array.node, expected.node])
-    assert one is other
+    read_node, expected_node = simplify([array.node, expected.node])
+    assert read_node is expected_node
 
 
 BAD: list[tuple[str, str, str]] = [

@@ -1,4 +1,4 @@
-"""What public functions of generated modules take beside NumPy's arrays, and what they refuse."""
+"""Arguments other than NumPy's arrays that public functions accept or refuse."""
 
 import numpy as np
 import pytest

@@ -47,8 +47,8 @@ SAMPLE = [
         ("gain", "vjp", TYPES),
     )
 ]
-"""Of each helper's file something, in one precision at least. The large sizes are those of panels,
-tiles and several threads."""
+"""A task for each file of helpers, in one precision at least. The large sizes use panels, tiles and
+several threads."""
 LATE = [
     Task(name, kinds=(kind,), sizes=(*SIZES, *large), types=types)
     for name, kind, types, *large in (
@@ -115,7 +115,7 @@ def test_the_sample_calls_all_helpers_that_have_arrays(workers: Workers) -> None
 
 
 def has_arrays(function: ast.FunctionDef) -> bool:
-    """Whether a function of a helper is compiled, and is given more than numbers."""
+    """Check whether a helper is compiled and indexes arrays."""
     compiled = any("compiled(" in ast.unparse(each) for each in function.decorator_list)
     return compiled and any(isinstance(node, ast.Subscript) for node in ast.walk(function))
 

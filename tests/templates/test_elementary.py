@@ -24,7 +24,7 @@ FUNCTIONS = {
     for file, name in [path.removeprefix("cpu.").split(".")]
 }
 BOUNDS = {"sinh": 4, "cosh": 4, "tanh": 4, "tan": 4, "erf": 4, "erfc": 4}
-"""In units in the last place; 2 for the others."""
+"""Largest errors in units in the last place; 2 for other functions."""
 DOMAINS = {"log": 0, "log1p": -1}
 """The functions return nan below, -inf at these."""
 

@@ -41,7 +41,7 @@ def compiled(code: Callable[..., Any]) -> Any:
 
 
 def called(code: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns that is compiled anew."""
+    """Compile a function and call it."""
     return compiled(code)(*arguments)
 
 
@@ -103,8 +103,8 @@ def functions_are_called_by_name() -> bool:
 
 
 def called_code_comes_from_the_cache() -> bool:
-    """In a process that compiles neither a function nor what that calls by name, and imports
-    nothing that only compiling needs."""
+    """A process that loads a function compiles neither it nor the functions that it calls by name,
+    and imports nothing that only compilation needs."""
     text = (
         "import sys, numpy as np\n"
         "sys.path.insert(0, sys.argv[1])\n"
@@ -287,7 +287,8 @@ def simulated_memory_can_be_set() -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """What is used; whether it holds; what to put another thing in place of, to see it fail."""
+    """A use of Numba's internals: its name, its check, and the attribute whose replacement must
+    make the check fail."""
 
     name: str
     holds: Callable[[], bool]

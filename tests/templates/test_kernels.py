@@ -55,7 +55,7 @@ SPECIAL = sorted(
 )
 DOUBLE, SINGLE = (np.float64, 1e-10), (np.float32, 1e-3)
 BOTH = pytest.mark.parametrize("precision", [DOUBLE, SINGLE], ids=["float64", "float32"])
-"""For kernels that depend on the precision: by names of routines, or sizes of blocks."""
+"""Both precisions, for kernels that depend on them by names of routines or sizes of blocks."""
 
 
 @pytest.fixture(
@@ -80,7 +80,7 @@ def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: floa
 
 @numba.njit
 def numbers_in_work_arrays(like: np.ndarray, n: int, m: int, places: np.ndarray, sums: np.ndarray):
-    """Where four arrays are, their strides, and the sums of what is written to each."""
+    """Report the addresses and strides of four work arrays, and the sums of their entries."""
     shapes = (n, m), (m,), (n, 2, m)
     a, b, c, d, memory = work_arrays(like, shapes, ((n, m),))
     a[...], b[...], c[...], d[...] = 1, 2, 3, 4
@@ -462,8 +462,8 @@ LIMITS = [
 
 @pytest.mark.parametrize("n", [1, *LIMITS, *(limit + 1 for limit in LIMITS)])
 def test_cholesky_factors(precision: tuple[type, float], n: int) -> None:
-    """Of a matrix of which the upper triangle is not read, and of one that is not definite from a
-    row in the middle on."""
+    """The upper triangle is not read, and a matrix that is not definite from a middle row on
+    fails."""
     real, tolerance = precision
     a = matrices(real, 1, n, n)
     a = np.tril(dominant(a @ a.swapaxes(1, 2) / n))
@@ -743,7 +743,7 @@ def _scaled(real: type, stack: int, size: int) -> list[np.ndarray]:
 
 
 def _singular(real: type, stack: int, size: int) -> list[np.ndarray]:
-    """Of ranks size - 1, size - 2 and so on."""
+    """Draw matrices of ranks size - 1, size - 2, ..."""
     (square,) = _scaled(real, stack, size)
     for number, matrix in enumerate(square):
         matrix[:, : number + 1] = matrix[:, number + 1 : number + 2].sum(1, keepdims=True)
@@ -751,7 +751,7 @@ def _singular(real: type, stack: int, size: int) -> list[np.ndarray]:
 
 
 def _changed(draw: Callable[..., list[np.ndarray]]) -> Callable[..., list[np.ndarray]]:
-    """With a change of each matrix."""
+    """Add a tangent of each matrix."""
     return lambda *given: [*draw(*given), *_square(*given)]
 
 
@@ -804,7 +804,7 @@ def test_records_kernel(precision: tuple[type, float], name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in RECORDS if OPERATIONS[name].failure])
 def test_kernels_that_fail(precision: tuple[type, float], name: str) -> None:
-    """What is not finite is refused by all kernels that can fail, or gives nan."""
+    """Kernels that can fail refuse arguments that are not finite, or return nan."""
     record = OPERATIONS[name]
     arguments = RECORDS[name][0](precision[0], 2, 3)
     results = [np.empty(part.shape, precision[0]) for part in record.value(arguments, ())]

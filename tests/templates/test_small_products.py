@@ -51,7 +51,7 @@ def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: floa
 
 @pytest.fixture(scope="module")
 def recorder() -> Recorder:
-    """What `product` calls, compiled here for both precisions."""
+    """Record the routines that `product` calls, compiled for both precisions."""
     made = Recorder()
 
     @functions.compiled(no_cpython_wrapper=True)
@@ -70,7 +70,7 @@ def recorder() -> Recorder:
 def calls(
     recorder: Recorder, shape: tuple[int, int, int], real: type, flags: tuple[bool, bool]
 ) -> list[tuple[str, int]]:
-    """What a product calls, after comparing it with NumPy's."""
+    """Compare a product with NumPy's and return its calls."""
     random = np.random.default_rng(0)
     rows, inner, columns = shape
     a, b = random.normal(size=(rows, inner)), random.normal(size=(inner, columns))

@@ -125,7 +125,7 @@ def check_meeting(pool: _ThreadPool, count: int) -> None:
 
 
 def test_parts_are_done_at_the_same_time(pool: _ThreadPool) -> None:
-    """By threads that wait for work, and by those that sleep."""
+    """Both threads that wait for work and threads that sleep take part."""
     check_meeting(pool, 1)
     for pause in (0.0, 0.0, 0.05, 0.0, 0.05):
         time.sleep(pause)

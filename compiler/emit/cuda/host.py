@@ -232,8 +232,10 @@ class _HostWriter:
         made = device.entered(kernel_text(name, launch, tiles, device.checks))
         points, given = index(count(launch.points)), self._given([launch])
         if not launch.terms:
-            each, most = ("each", THREADS[0]) if tiles is None else ("each_sample", tiles.threads)
-            yield f"run.{each}({made}, {points}, {given}, most={most})"
+            method, most = (
+                ("launch", THREADS[0]) if tiles is None else ("launch_samples", tiles.threads)
+            )
+            yield f"run.{method}({made}, {points}, {given}, max_threads={most})"
             return
         self._use("shares", "sums")
         finish = device.entered(finish_text(f"{name}_finish", launch, device.checks))

@@ -167,8 +167,7 @@ def _destinations(function, expected, out, shapes, real, arguments):
     one."""
     if out is None:
         entries = sum(math.prod(shape) for shape in shapes)
-        # glibc raises its mmap threshold to the largest block freed: after one allocation of all
-        # entries together, it reuses the results' memory instead of mapping new pages
+        # after one allocation of all entries, malloc keeps free memory for them in one block
         if len(shapes) > 1 and entries > MAX_HEAP_ENTRIES:
             _empty(entries, real)
         return [_empty(shape, real) for shape in shapes]

@@ -67,26 +67,31 @@ def largest_row_sum(a):
 
 
 @compiled(counted=True)
-def symmetric_eigen(a, values, vectors):
-    """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
-    which the lower triangle is read. False where an entry is not finite, or LAPACK does not
-    converge."""
+def decompose_symmetric(job, a, values, vectors):
+    """Compute the eigenvalues of symmetric matrices, of which the lower triangle is read, and with
+    job VECTORS their eigenvectors as rows. `vectors` (stack, n, n) is overwritten in any case.
+    False where an entry is not finite, or LAPACK does not converge."""
     stack, n = values.shape
     if not all_finite(a):
         return False
     info = np.empty(1, np.int32)
-    size = 1 + 6 * n + 2 * n * n
-    work = np.empty(size, a.dtype)
-    places = 3 + 5 * n
-    integers = np.empty(places, np.int32)
+    size, count = 1 + 6 * n + 2 * n * n, 3 + 5 * n
+    workspace = (np.empty(size, a.dtype), size, np.empty(count, np.int32), count, info)
     copy_entries(a, vectors)
-    for s in range(stack):
-        if n > 0:
-            lapack_syevd(
-                (VECTORS, UPPER, n, vectors[s], n, values[s], work, size, integers, places, info)
-            )
-            if info[0] != 0:
-                return False
+    for s in range(stack if n > 0 else 0):
+        lapack_syevd((job, UPPER, n, vectors[s], n, values[s], *workspace))
+        if info[0] != 0:
+            return False
+    return True
+
+
+@compiled(counted=True)
+def symmetric_eigen(a, values, vectors):
+    """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices. See
+    `decompose_symmetric`."""
+    if not decompose_symmetric(VECTORS, a, values, vectors):
+        return False
+    for s in range(len(vectors)):
         transpose_square(vectors[s])
         sign_columns(vectors[s])
     return True
@@ -94,25 +99,8 @@ def symmetric_eigen(a, values, vectors):
 
 @compiled(counted=True)
 def symmetric_eigenvalues(a, values):
-    """values (stack, n) of symmetric matrices, of which the lower triangle is read. False where
-    an entry is not finite, or LAPACK does not converge."""
-    stack, n = values.shape
-    if not all_finite(a):
-        return False
-    info = np.empty(1, np.int32)
-    size = 2 * n + 1
-    work = np.empty(size, a.dtype)
-    integers = np.empty(1, np.int32)
-    copy = np.empty((n, n), a.dtype)
-    for s in range(stack):
-        for i in range(n):
-            for j in range(i + 1):
-                copy[i, j] = a[s, i, j]
-        if n > 0:
-            lapack_syevd((NO, UPPER, n, copy, n, values[s], work, size, integers, 1, info))
-            if info[0] != 0:
-                return False
-    return True
+    """values (stack, n) of symmetric matrices. See `decompose_symmetric`."""
+    return decompose_symmetric(NO, a, values, np.empty_like(a))
 
 
 @compiled()

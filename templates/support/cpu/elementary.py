@@ -91,12 +91,10 @@ def scaled_exponential(x, factor=1.0, addend=0.0):
     lowest, highest = (-746.0, 710.0) if x.double else (-104.0, 89.0)
     k, r, t = split_exponent(x.between(lowest, highest), addend)
     bits = k.bits()
-    first_half = bits.integer("lshr", 1)
-    second_half = bits.integer("sub", first_half)
-    first_scale, second_scale = (
-        half.integer("shl", k.digits).number() for half in (first_half, second_half)
-    )
-    return factor * (1.0 + (r + t)) * first_scale * second_scale
+    half = bits.integer("lshr", 1)
+    halves = half, bits.integer("sub", half)
+    scale_1, scale_2 = (part.integer("shl", k.digits).number() for part in halves)
+    return factor * (1.0 + (r + t)) * scale_1 * scale_2
 
 
 def write_exp(x):
@@ -134,10 +132,8 @@ def rounded_logarithm(x, error=None):
     high, low = LOG_TWO if x.double else SINGLE_LOG_TWO
     bias_bits = x.bias << x.digits
     bits = x.bits()
-    exponent = bits.integer(
-        "add", bias_bits - (ROOT_HALF_BITS if x.double else SINGLE_ROOT_HALF_BITS)
-    )
-    exponent = exponent.integer("lshr", x.digits)
+    root_half = ROOT_HALF_BITS if x.double else SINGLE_ROOT_HALF_BITS
+    exponent = bits.integer("add", bias_bits - root_half).integer("lshr", x.digits)
     biased = exponent.integer("or_", x.bias + x.digits << x.digits).number()
     k = biased - (2.0**x.digits + x.bias)
     mantissa = bits.integer("add", bias_bits).integer("sub", exponent.integer("shl", x.digits))

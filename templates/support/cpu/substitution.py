@@ -32,25 +32,9 @@ def substitute_rows(a, b, triangle, transposition, diagonal):
     rows, n = b.shape
     if rows < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         if rows > 0 and n > 0:
-            blas_triangle, blas_transposition = (
-                opposite_triangle(triangle),
-                NO if transposition == TRANSPOSED else TRANSPOSED,
-            )
-            blas_trsm(
-                (
-                    LEFT,
-                    blas_triangle,
-                    blas_transposition,
-                    diagonal,
-                    n,
-                    rows,
-                    b.dtype.type(1),
-                    a,
-                    n,
-                    b,
-                    n,
-                )
-            )
+            opposite = NO if transposition == TRANSPOSED else TRANSPOSED
+            flags = LEFT, opposite_triangle(triangle), opposite, diagonal
+            blas_trsm((*flags, n, rows, b.dtype.type(1), a, n, b, n))
         return
     forward = (triangle == LOWER) != (transposition == TRANSPOSED)
     inverses = diagonal_inverses(a, triangle, diagonal)
@@ -76,10 +60,8 @@ def substitute_columns(a, b, triangle, transposition, diagonal):
     n, columns = b.shape
     if columns < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         if columns > 0 and n > 0:
-            blas_triangle, one = opposite_triangle(triangle), b.dtype.type(1)  # BLAS reads columns
-            blas_trsm(
-                (RIGHT, blas_triangle, transposition, diagonal, columns, n, one, a, n, b, columns)
-            )
+            flags = RIGHT, opposite_triangle(triangle), transposition, diagonal
+            blas_trsm((*flags, columns, n, b.dtype.type(1), a, n, b, columns))
         return
     forward = (triangle == LOWER) != (transposition == TRANSPOSED)
     inverses = diagonal_inverses(a, triangle, diagonal)

@@ -1,6 +1,6 @@
-"""What the public functions of a generated module for CUDA devices do around their kernels.
+"""Conversion of arguments before the kernels of a device run, and delivery of their results.
 
-Names start with an underscore so that no input's name hides one.
+Names start with an underscore, which no name of a declaration does: none can hide them.
 """
 
 # mypy: allow-untyped-defs
@@ -30,7 +30,7 @@ _CUDA_DEVICE = 2
 
 
 def _library(value):
-    """The package of an array on a device, such as "cupy"; "" for what is not on one."""
+    """The package of an array on a device, such as "cupy"; "" for a value that is on no device."""
     package = type(value).__module__.partition(".")[0]
     if package == "cupy":
         return package
@@ -48,16 +48,16 @@ def _library(value):
 _ready: list = []
 """Not empty once a device was found."""
 _streams: dict = {}
-"""Streams by the device and their address there, since launches are kept by streams."""
+"""(device, handle) -> stream: prepared launches are cached by the stream object."""
 
 
 def _require_device(function):
-    """Raise unless there is a device to run on."""
+    """Raise RuntimeError unless a device can be used."""
     if _ready:
         return
     if not cuda.is_available():
-        told = getattr(cuda, "cuda_error", lambda: None)() or "none was found"
-        reason = " ".join(str(told).split()).rstrip(".")
+        error = getattr(cuda, "cuda_error", lambda: None)() or "none was found"
+        reason = " ".join(str(error).split()).rstrip(".")
         raise RuntimeError(
             f"{function}: no CUDA device can be used ({reason}); "
             "the module for the target cpu computes the same"
@@ -66,25 +66,26 @@ def _require_device(function):
 
 
 def _stream_at(address):
-    """The stream of the device in use that is at an address, 0 for the default stream."""
+    """The stream with this handle on the device in use; 0 for the default stream."""
     key = device_number(), address
     if key not in _streams:
         _streams[key] = cuda.external_stream(address) if address else cuda.default_stream()
     return _streams[key]
 
 
-def _on_device(function, name, value, library, own):
-    """An array of a device as Numba's, of real numbers, once it is there: packages other than
-    `own`, on whose stream the run is, may have it still in the making."""
+def _on_device(function, name, value, library, run_library):
+    """Convert an array on a device to one that kernels take. It waits for arrays of packages other
+    than `run_library`, on whose stream the run is: they may not be computed yet."""
     if library == "torch":
         value = value.detach()
-        if own != library:
+        if run_library != library:
             _torch_stream(value).synchronize()
     if library == "jax":
         value.block_until_ready()
     if library not in ("cupy", "numba", "torch") and not hasattr(value, "__cuda_array_interface__"):
         value = _through_cupy(function, name, value).from_dlpack(value)
-    array = _as_array(value, wait=library != own or library not in ("cupy", "torch"))
+    wait = library != run_library or library not in ("cupy", "torch")
+    array = _as_array(value, wait)
     if array.dtype.kind not in "fiub":
         raise TypeError(
             f"{function}: argument {name} is an array of {array.dtype} on a device; "
@@ -94,8 +95,8 @@ def _on_device(function, name, value, library, own):
 
 
 def _as_array(value, wait=False):
-    """An array on a device as the kernels take it, of CuPy where there is CuPy, else of Numba. What
-    says on which stream it is in the making is waited for, by Numba if `wait`, by CuPy always."""
+    """View an array on a device as CuPy's, or without CuPy as Numba's. An array that names its
+    stream is waited for: by Numba if `wait`, by CuPy always."""
     if _cupy is None:
         return value if hasattr(value, "copy_to_host") else cuda.as_cuda_array(value, sync=wait)
     if isinstance(value, _cupy.ndarray):
@@ -103,7 +104,7 @@ def _as_array(value, wait=False):
     kind = _TORCH_REAL.get(str(value.dtype))
     if kind is None or not value.is_contiguous():
         return _cupy.asarray(value)
-    # by PyTorch's own interface that takes several times as long
+    # PyTorch's __cuda_array_interface__ takes several times as long
     size, device = value.numel() * value.element_size(), value.device.index
     memory = _cupy.cuda.UnownedMemory(value.data_ptr(), size, value, device)
     return _cupy.ndarray(tuple(value.shape), kind, _cupy.cuda.MemoryPointer(memory, 0))
@@ -118,7 +119,7 @@ def _torch_stream(value):
 
 
 def _through_cupy(function, name, value):
-    """CuPy, for what nothing else can do."""
+    """CuPy, for a conversion that needs it. Raises TypeError if it is not installed."""
     if _cupy is None:
         raise TypeError(
             f"{function}: argument {name} is {type(value).__name__} of a device that is not a "
@@ -128,34 +129,34 @@ def _through_cupy(function, name, value):
     return _cupy
 
 
-def _overlap(first, second):
-    """Whether two arrays share memory, those on a device as the kernels take them."""
-    on_host = [isinstance(each, np.ndarray) for each in (first, second)]
+def _overlap(a, b):
+    """Check whether two arrays, on the host or as kernels take them, share memory."""
+    arrays = a, b
+    on_host = [isinstance(array, np.ndarray) for array in arrays]
     if any(on_host):
-        return all(on_host) and np.shares_memory(first, second)
+        return all(on_host) and np.shares_memory(a, b)
     if SIMULATED:
         return False  # simulated arrays have no addresses
-    starts = address(first), address(second)
-    stops = [s + a.size * a.dtype.itemsize for s, a in zip(starts, (first, second), strict=True)]
+    starts = address(a), address(b)
+    stops = [s + array.size * array.dtype.itemsize for s, array in zip(starts, arrays, strict=True)]
     return max(starts) < min(stops)
 
 
 class _Call(_Run):
-    """The run of a public function: its arguments are on the device, its results go where the
-    caller's arrays are.
+    """The run of a public function, on the device and stream of the caller's arrays.
 
-    function: the declared function's name; expected: what `_raise_shape_error` takes; failures:
-    what is wrong where a check fails, in order."""
+    function: the declared function's name; expected: see `define_function`; failures: the error
+    text of each check, in order."""
 
     def __init__(self, function, expected, values, failures):
         _require_device(function)
         libraries = [_library(value) for value in values]
         self.function = function
         self.expected = expected
-        self.texts = failures
+        self.failure_texts = failures
         self.library = next(filter(None, libraries), "")
-        self.likeness = values[libraries.index(self.library)]
-        self.given = list(zip(values, libraries, strict=True))
+        self.example = values[libraries.index(self.library)]
+        self.values = list(zip(values, libraries, strict=True))
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -166,10 +167,10 @@ class _Call(_Run):
             address = self._address()
             current = _cupy and _cupy.cuda.get_current_stream()
             if current and current.ptr != address:
-                if any(library == "cupy" for _, library in self.given):
+                if any(library == "cupy" for _, library in self.values):
                     current.synchronize()
                 stack.enter_context(_cupy.cuda.Stream.from_external(_stream_at(address)))
-            super().__init__(_FLOAT64, _stream_at(address), len(self.texts), address)
+            super().__init__(_FLOAT64, _stream_at(address), len(self.failure_texts), address)
             self.context = stack.pop_all()
         return self
 
@@ -179,87 +180,90 @@ class _Call(_Run):
     def _device(self):
         """The number of the caller's device."""
         if self.library == "torch":
-            return self.likeness.device.index
-        return self.likeness.device.id if self.library == "cupy" else device_number()
+            return self.example.device.index
+        return self.example.device.id if self.library == "cupy" else device_number()
 
     def _address(self):
-        """The caller's stream."""
+        """The handle of the caller's stream."""
         if self.library == "torch":
-            return _torch_stream(self.likeness).cuda_stream
+            return _torch_stream(self.example).cuda_stream
         return _cupy.cuda.get_current_stream().ptr if self.library == "cupy" else 0
 
     def take(self):
-        """The arguments as the kernels take them: C-contiguous arrays on the device, of one type,
-        numbers for rank 0."""
+        """Convert the arguments to C-contiguous arrays on the device, of one type, and to numbers
+        for rank 0."""
         shapes, _, _ = self.expected
         arrays = [
             _on_device(self.function, name, value, library, self.library)
             if library
             else _number_array(self.function, name, value)
-            for (name, _), (value, library) in zip(shapes, self.given, strict=True)
+            for (name, _), (value, library) in zip(shapes, self.values, strict=True)
         ]
         self.shapes = [array.shape for array in arrays]
         if any(len(a.shape) != len(shape) for a, (_, shape) in zip(arrays, shapes, strict=True)):
             self.refuse()
-        kinds = {a.dtype for a in arrays if a.shape} or {a.dtype for a in arrays}
-        self.dtype = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
+        dtypes = {a.dtype for a in arrays if a.shape} or {a.dtype for a in arrays}
+        self.dtype = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
         self.arguments = [
-            self._argument(name, array, *given)
-            for (name, _), array, given in zip(shapes, arrays, self.given, strict=True)
+            self._argument(name, array, *value_and_library)
+            for (name, _), array, value_and_library in zip(shapes, arrays, self.values, strict=True)
         ]
         return self.arguments
 
     def _argument(self, name, array, value, library):
         if not array.shape:
-            return self.dtype.type(self.fetched(array) if library else array)
+            return self.dtype.type(self.to_host(array) if library else array)
         if not library:
-            return self.put(array, self.dtype)
+            return self.to_device(array, self.dtype)
         if array.dtype == self.dtype and array.flags["C_CONTIGUOUS"]:
             return array
         return _through_cupy(self.function, name, value).ascontiguousarray(array, self.dtype)
 
     def refuse(self):
-        """Raise ValueError for the arguments' shapes."""
+        """Raise ValueError for the shapes of the arguments."""
         arrays = [np.broadcast_to(0.0, shape) for shape in self.shapes]
         _raise_shape_error(self.function, self.expected, arrays)
 
     def results(self, out, shapes):
-        """Arrays on the device for results of these shapes; those of rank 0 have one entry."""
+        """Arrays on the device for results of these shapes; one entry for rank 0."""
         self.out = out
-        self.foreign = False
-        self.shaped = shapes
+        self.has_foreign_out = False
+        self.result_shapes = shapes
         *_, names = self.expected
         if out is None:
             self.owners = list(map(self._fresh, shapes))
             return list(map(_entries, self.owners, shapes))
         self.owners = _out_arrays(self.function, names, out)
         arrays = list(map(self._destination, names, self.owners, shapes))
-        places = [
+        memories = [
             owner if isinstance(owner, np.ndarray) else array
             for owner, array in zip(self.owners, arrays, strict=True)
         ]
-        for (name, place), (other, its_place) in combinations(zip(names, places, strict=True), 2):
-            if _overlap(place, its_place):
-                raise ValueError(f"{self.function}: {name} and {other} share memory")
+        for (name, memory), (other_name, other_memory) in combinations(
+            zip(names, memories, strict=True), 2
+        ):
+            if _overlap(memory, other_memory):
+                raise ValueError(f"{self.function}: {name} and {other_name} share memory")
         return arrays
 
     def _fresh(self, shape):
-        """A new array of the caller's package."""
+        """Allocate an array of the caller's package."""
         if self.library == "torch":
             torch = sys.modules["torch"]
             kind = torch.float32 if self.dtype == _FLOAT32 else torch.float64
-            return torch.empty(shape, dtype=kind, device=self.likeness.device)
+            return torch.empty(shape, dtype=kind, device=self.example.device)
         if self.library in ("", "numba"):
             return self.empty(shape or (1,))
-        return _through_cupy(self.function, "of the result", self.likeness).empty(shape, self.dtype)
+        return _through_cupy(self.function, "of the result", self.example).empty(shape, self.dtype)
 
     def _destination(self, name, owner, shape):
-        """Where the kernels write what goes into an array of `out`."""
+        """The array that the kernels write to for an array of `out`: a new one if that is on the
+        host."""
         library = _library(owner)
         if not library:
             _require_destination(self.function, name, owner, shape, self.dtype)
             return self.empty(shape or (1,))
-        self.foreign = self.foreign or library != self.library
+        self.has_foreign_out = self.has_foreign_out or library != self.library
         array = _on_device(self.function, name, owner, library, self.library)
         if array.shape != shape:
             raise ValueError(
@@ -276,23 +280,24 @@ class _Call(_Run):
         return _entries(owner, shape)
 
     def delivered(self, results):
-        """The results, in the caller's arrays or in new ones of the caller's package."""
-        if self.texts:
-            for position, code in enumerate(self.fetched(self.failures)):
+        """Raise LinAlgError for a failed check; return the results in the caller's arrays, or in
+        new ones of the caller's package."""
+        if self.failure_texts:
+            for position, code in enumerate(self.to_host(self.failures)):
                 if code:
-                    text = self.texts[position] + self.told.get(position, "")
+                    text = self.failure_texts[position] + self.details.get(position, "")
                     raise np.linalg.LinAlgError(f"{self.function}: {text}")
-        if self.foreign:
+        if self.has_foreign_out:
             self.stream.synchronize()
-        return list(map(self._delivered, self.owners, results, self.shaped))
+        return list(map(self._delivered, self.owners, results, self.result_shapes))
 
     def _delivered(self, owner, result, shape):
         if self.out is not None:
             if not _library(owner):
-                owner[...] = self.fetched(result).reshape(owner.shape)
+                owner[...] = self.to_host(result).reshape(owner.shape)
             return owner
         if self.library == "":
-            copy = self.fetched(result)
+            copy = self.to_host(result)
             return copy if shape else copy[0]
         if self.library == "numba":
             array = owner if shape else owner.reshape(())
@@ -301,6 +306,7 @@ class _Call(_Run):
 
 
 def _entries(owner, shape):
-    """An array of the caller's package, of one entry if it has no axes, as the kernels take it."""
+    """View an array of the caller's package as kernels take it: with one entry if it has no
+    axes."""
     array = _as_array(owner)
     return array if shape else array.reshape((1,))

@@ -1,8 +1,8 @@
-"""Bessel functions of real order, in double precision: by power series and by the trapezoidal rule
-for integrals of functions that fall off on both sides (NIST Handbook of Mathematical Functions,
-10.2, 10.9, 10.25 and 10.32).
+"""Bessel functions of real order in double precision, by power series and by the trapezoidal rule
+for integrals whose integrands decay on both sides (NIST Handbook of Mathematical Functions, 10.2,
+10.9, 10.25 and 10.32).
 
-Errors are a few units in the last place of the function's size around the argument.
+Errors are a few units in the last place of the function's magnitude near the argument.
 """
 
 # mypy: allow-untyped-defs
@@ -11,24 +11,26 @@ import math
 
 from .base import device
 
-FAR = 30.0
-"""Beyond that, and beyond the square of the order, the integral of I is used, not its series."""
-ROUND = 1e-17
-MOST_TERMS = 100000
+MIN_INTEGRAL_X = 30.0
+"""Arguments beyond this, and beyond the square of the order, use the integral of I, not its
+series."""
+NEGLIGIBLE = 1e-17
+"""Terms of a series below this, relative to the sum, are omitted."""
+MAX_TERMS = 100000
 
 
 @device
 def cos_sin_pi(x):
     """cos(pi x) and sin(pi x), exact where they are 0."""
-    rest = x - 2.0 * math.floor(x / 2.0 + 0.5)
-    cosine = 0.0 if abs(rest) == 0.5 else math.cos(math.pi * rest)
-    sine = 0.0 if abs(rest) == 1.0 else math.sin(math.pi * rest)
+    remainder = x - 2.0 * math.floor(x / 2.0 + 0.5)
+    cosine = 0.0 if abs(remainder) == 0.5 else math.cos(math.pi * remainder)
+    sine = 0.0 if abs(remainder) == 1.0 else math.sin(math.pi * remainder)
     return cosine, sine
 
 
 @device
 def bessel_series(order, x, sign):
-    """The power series of J, for the sign -1, or of I, for the sign 1, of order >= 0 and x >= 0."""
+    """The power series of J (sign -1) or I (sign 1), for order >= 0 and x >= 0."""
     quarter = sign * x * x / 4.0
     if order < 150.0:
         term = (x / 2.0) ** order / math.gamma(order + 1.0)
@@ -36,7 +38,7 @@ def bessel_series(order, x, sign):
         term = math.exp(order * math.log(x / 2.0) - math.lgamma(order + 1.0)) if x > 0 else 0.0
     total = term
     k = 0.0
-    while abs(term) > ROUND * abs(total) and k < MOST_TERMS:
+    while abs(term) > NEGLIGIBLE * abs(total) and k < MAX_TERMS:
         k += 1.0
         term *= quarter / (k * (k + order))
         total += term
@@ -45,9 +47,10 @@ def bessel_series(order, x, sign):
 
 @device
 def positive_i(order, x):
-    """I of order >= 0 and x >= 0: its series, or, where another part is negligible, the integral of
-    exp(x cos t) cos(order t) over t from 0 to pi, divided by pi."""
-    if not (x > FAR and x > order * order):
+    """I of order >= 0 and x >= 0: its series, or the integral of exp(x cos t) cos(order t) over t
+    from 0 to pi, divided by pi, where the other part of its integral representation is
+    negligible."""
+    if not (x > MIN_INTEGRAL_X and x > order * order):
         return bessel_series(order, x, 1.0)
     step = 0.4 / math.sqrt(x)
     total = 0.5
@@ -67,15 +70,15 @@ def positive_k(order, x):
     """K of order >= 0 and x > 0: the integral of exp(-x cosh t) cosh(order t) over t from 0 on."""
     step = min(0.1, 0.5 / math.sqrt(math.hypot(x, order)))
     total = 0.5
-    most = 0.0
+    peak = 0.0
     exponent = 0.0
     t = 0.0
-    while exponent > most - 45.0 and t < 1000.0:
+    while exponent > peak - 45.0 and t < 1000.0:
         t += step
         half = math.sinh(t / 2.0)
         fall = -2.0 * x * half * half
         exponent = fall + order * t
-        most = max(most, exponent)
+        peak = max(peak, exponent)
         total += 0.5 * (math.exp(exponent) + math.exp(fall - order * t))
     return math.exp(-x) * (total * step)
 
@@ -83,8 +86,8 @@ def positive_k(order, x):
 @device
 def parity(order):
     """1 for even integers, -1 for odd ones, 0 for other numbers."""
-    rest = order - 2.0 * math.floor(order / 2.0)
-    return 1.0 if rest == 0.0 else (-1.0 if rest == 1.0 else 0.0)
+    remainder = order - 2.0 * math.floor(order / 2.0)
+    return 1.0 if remainder == 0.0 else (-1.0 if remainder == 1.0 else 0.0)
 
 
 @device
@@ -135,7 +138,7 @@ def low_order(order, x):
         real += even - share * odd
         imaginary += share * even + odd
         going = fall + order * u > -45.0
-    # the phase in two parts, lest digits of x are lost
+    # the phase in two parts: a difference with x would lose digits
     c, s = cos_sin_pi(order / 2.0)
     cosine, sine = math.cos(x) * c + math.sin(x) * s, math.sin(x) * c - math.cos(x) * s
     size = step / math.pi
@@ -146,52 +149,52 @@ def low_order(order, x):
 
 
 @device
-def upward_recurrence(first, second, low, steps, x):
-    """A solution of the recurrence of Bessel functions `steps` orders up, from those of orders
-    `low` and `low` + 1; an infinite one stays so."""
-    for _ in range(int(min(steps, MOST_TERMS))):
-        if abs(first) == math.inf:
-            return first
-        first, second = second, 2.0 * (low + 1.0) / x * second - first
-        low += 1.0
-    return first
+def upward_recurrence(lower, upper, order, steps, x):
+    """A solution of the recurrence of Bessel functions at `order` + `steps`, from `lower` at
+    `order` and `upper` at `order` + 1; an infinite value stays infinite."""
+    for _ in range(int(min(steps, MAX_TERMS))):
+        if abs(lower) == math.inf:
+            return lower
+        lower, upper = upper, 2.0 * (order + 1.0) / x * upper - lower
+        order += 1.0
+    return lower
 
 
 @device
-def downward_recurrence(first, second, low, steps, x):
-    """J `steps` orders up from `low`, by recurrence downwards (Miller's algorithm), from J of the
-    orders `low` and `low` + 1."""
-    place = math.ceil(steps + 30.0 + 10.0 * math.sqrt(low + steps))
-    above, here, wanted = 0.0, 1e-250, 0.0
-    for _ in range(int(min(place, MOST_TERMS))):
-        # `here` is of order low + place
-        if place == steps:
-            wanted = here
-        above, here = here, 2.0 * (low + place) / x * here - above
-        place -= 1.0
-        if abs(here) > 1e250:
-            above, here, wanted = above * 1e-250, here * 1e-250, wanted * 1e-250
-    if abs(first) > abs(second):
-        return wanted * (first / here)
-    return wanted * (second / above)
+def downward_recurrence(lower, upper, order, steps, x):
+    """J at `order` + `steps` by downward recurrence (Miller's algorithm), scaled to J at `order`
+    and `order` + 1, `lower` and `upper`."""
+    k = math.ceil(steps + 30.0 + 10.0 * math.sqrt(order + steps))
+    previous, current, result = 0.0, 1e-250, 0.0
+    for _ in range(int(min(k, MAX_TERMS))):
+        # `current` is proportional to J at `order` + k
+        if k == steps:
+            result = current
+        previous, current = current, 2.0 * (order + k) / x * current - previous
+        k -= 1.0
+        if abs(current) > 1e250:
+            previous, current, result = previous * 1e-250, current * 1e-250, result * 1e-250
+    if abs(lower) > abs(upper):
+        return result * (lower / current)
+    return result * (upper / previous)
 
 
 @device
 def positive_jy(order, x):
     """J and Y of order >= 0 and x > 0, by recurrence from low orders."""
-    low = order - math.floor(order)
-    steps = order - low
-    j, first_j, y, first_y = 0.0, 0.0, 0.0, 0.0
+    fraction = order - math.floor(order)
+    steps = order - fraction
+    j, lower_j, y, lower_y = 0.0, 0.0, 0.0, 0.0
     for part in range(2):
-        first_j, first_y = j, y
-        j, y = low_order(low + part, x)
-    y = upward_recurrence(first_y, y, low, steps, x)
+        lower_j, lower_y = j, y
+        j, y = low_order(fraction + part, x)
+    y = upward_recurrence(lower_y, y, fraction, steps, x)
     if x * x <= 4.0 * (order + 1.0):
         j = bessel_series(order, x, -1.0)
     elif order <= x:
-        j = upward_recurrence(first_j, j, low, steps, x)
+        j = upward_recurrence(lower_j, j, fraction, steps, x)
     else:
-        j = downward_recurrence(first_j, j, low, steps, x)
+        j = downward_recurrence(lower_j, j, fraction, steps, x)
     return j, y
 
 
@@ -256,10 +259,10 @@ def of_order(function, order):
     """A Bessel function of one order."""
 
     @device
-    def fixed(x):
+    def of_number(x):
         return function(order, x)
 
-    return fixed
+    return of_number
 
 
 bessel_j0 = of_order(low_j, 0.0)

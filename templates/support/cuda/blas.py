@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 # mypy: allow-untyped-defs
 
@@ -7,27 +7,27 @@ from numba import cuda
 from .base import kernel, position
 from .libraries import _cublas, gemm_by_library, matrix_shape
 
-FEW = 4096
-"""Products of no more multiplications are not left to cuBLAS."""
+MAX_KERNEL_OPS = 4096
+"""Products with at most this many multiplications are computed by our kernel, others by cuBLAS."""
 
 
 def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, target):
     """target = alpha * op(left) @ op(right) + beta * target.
 
-    Each of them has 2 axes, or 3 for a stack; one factor is for all of a stack if it has 2 axes.
-    What is in `target` is not read if beta is 0. Of complex numbers op is the conjugate transpose.
+    Arrays have 2 axes, or 3 for a stack; a factor with 2 axes is shared by a stack. `target` is not
+    read if beta is 0. For complex numbers op is the conjugate transpose.
     """
     rows, columns = matrix_shape(target)
     inner = matrix_shape(left)[0 if left_transposed else 1]
     if target.size == 0:
         return
     is_real = target.dtype.kind == "f"
-    if is_real and rows * columns * inner > FEW and _cublas is not None:
+    if is_real and rows * columns * inner > MAX_KERNEL_OPS and _cublas is not None:
         gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, beta, target)
         return
     flags = int(bool(left_transposed)), int(bool(right_transposed))
     operands = as_stack(left), as_stack(right), as_stack(target), *flags, float(alpha), float(beta)
-    run.each(gemm_entries, target.size, *operands)
+    run.launch(gemm_entries, target.size, *operands)
 
 
 def product(run, left, left_transposed, right, right_transposed, alpha=1.0):
@@ -38,7 +38,7 @@ def product(run, left, left_transposed, right, right_transposed, alpha=1.0):
     return target
 
 
-symmetric_gemm = gemm  # for results that are symmetric: nothing is left out
+symmetric_gemm = gemm  # unlike on the CPU, both triangles are computed
 
 
 def as_stack(array):
@@ -51,7 +51,7 @@ STACKS = "{0}[:, :, ::1], {0}[:, :, ::1], {0}[:, :, ::1], int64, int64, real, re
 
 @kernel(STACKS.format("real"), STACKS.format("complex128"))
 def gemm_entries(left, right, target, left_transposed, right_transposed, alpha, beta):
-    """`gemm` of stacks, every entry by one thread."""
+    """`gemm` of stacks, a thread for each entry."""
     inner = left.shape[1] if left_transposed else left.shape[2]
     zero = target.dtype.type(0)
     for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):

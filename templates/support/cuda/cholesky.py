@@ -1,4 +1,4 @@
-"""Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
+"""Cholesky factors A = L L' of positive definite matrices; systems, inverses and determinants."""
 
 # mypy: allow-untyped-defs
 
@@ -15,13 +15,13 @@ from .triangular import triangular_inverse, triangular_solve_rows
 
 
 def cholesky_factor(run, lower, failure):
-    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal then is
-    undefined. It fails where one is not positive definite; nan makes nan."""
+    """Replace each matrix of `lower` (stack, n, n) by its factor L; the upper triangle is undefined
+    then. Fails where a matrix is not positive definite; a nan entry gives nan."""
     stack, n, _ = lower.shape
     if by_library(run, "a Cholesky factor", n):
         cholesky_by_library(run, lower, failure)
     else:
-        run.each_matrix(cholesky_matrices, stack, n * n, lower, run.failures, failure)
+        run.launch_matrices(cholesky_matrices, stack, n * n, lower, run.failures, failure)
 
 
 def cholesky_solve_rows(run, lower, b):
@@ -51,8 +51,8 @@ cholesky_logdet = determinant(LOGABSDET, squared=True)
 
 @kernel("real[:, :, ::1], int32[::1], int64")
 def cholesky_matrices(lower, failures, failure):
-    """Factor the lower triangles of matrices in place, each by a block. Columns are divided by the
-    roots of their pivots at the end."""
+    """Factor lower triangles in place, a block for each matrix. Columns are divided by the roots of
+    their pivots at the end."""
     stack, n, _ = lower.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):

@@ -1,4 +1,4 @@
-"""Copies of stacks of matrices: as they are, transposed, in parts; identity matrices."""
+"""Copies of stacks of matrices, of blocks of them, and transposes; identity matrices."""
 
 # mypy: allow-untyped-defs
 
@@ -7,17 +7,17 @@ from numba import cuda
 from .base import kernel, position
 
 
-def copy_block(run, source, target, turned=False, negated=False, top=0, place=(0, 0)):
-    """Copy the matrices of `source` (stack, m, n) from row `top` on, transposed if `turned`, their
-    opposites if `negated`, to those of `target` from the row and column `place` on: as much as
-    there is room for. Of complex numbers the real parts are copied."""
+def copy_block(run, source, target, transposed=False, negated=False, top=0, place=(0, 0)):
+    """Copy the matrices of `source` (stack, m, n) from row `top` on to those of `target` from the
+    row and column `place` on, as much as fits; transposed if `transposed`, multiplied by -1 if
+    `negated`. Of complex numbers the real parts are copied."""
     _, m, n = source.shape
-    stack, most_rows, most_columns = target.shape
-    rows, columns = (n, m - top) if turned else (m - top, n)
-    shape = min(rows, most_rows - place[0]), min(columns, most_columns - place[1])
-    flags = int(turned), int(negated)
+    stack, target_rows, target_columns = target.shape
+    rows, columns = (n, m - top) if transposed else (m - top, n)
+    shape = min(rows, target_rows - place[0]), min(columns, target_columns - place[1])
+    flags = int(transposed), int(negated)
     numbers = *flags, top, *place, *shape
-    run.each(copy_entries, stack * shape[0] * shape[1], source, target, *numbers)
+    run.launch(copy_entries, stack * shape[0] * shape[1], source, target, *numbers)
 
 
 def copy_stack(run, source, target):
@@ -26,7 +26,7 @@ def copy_stack(run, source, target):
 
 
 def copied(run, source, dtype=None):
-    """A new array of the same numbers, of the type of the run or another one."""
+    """Copy an array to a new one, of the type of the run by default."""
     target = run.empty(source.shape, dtype)
     copy_block(run, source, target)
     return target
@@ -34,25 +34,25 @@ def copied(run, source, dtype=None):
 
 def transpose(run, source, target):
     """target (stack, n, m) = each matrix of `source` (stack, m, n) transposed."""
-    copy_block(run, source, target, turned=True)
+    copy_block(run, source, target, transposed=True)
 
 
 def in_rows(run, b, solve):
-    """Replace each column of `b` (stack, n, columns) by what `solve` replaces the rows of an array
-    (stack, columns, n) by."""
+    """Apply `solve`, which replaces the rows of an array (stack, columns, n), to the columns of `b`
+    (stack, n, columns)."""
     stack, n, columns = b.shape
     if columns == 1 and b.size > 0:
         solve(b.reshape(stack, 1, n))
         return
-    turned = run.empty((stack, columns, n))
-    transpose(run, b, turned)
-    solve(turned)
-    transpose(run, turned, b)
+    transposed = run.empty((stack, columns, n))
+    transpose(run, b, transposed)
+    solve(transposed)
+    transpose(run, transposed, b)
 
 
 def set_identity(run, out):
     """out (stack, n, n) = identity matrices."""
-    run.each(fill_identity, out.size, out)
+    run.launch(fill_identity, out.size, out)
 
 
 NUMBERS = ", int64" * 7
@@ -61,12 +61,12 @@ COMPLEX_PAIRS = ("real", "complex128"), ("complex128", "real")
 
 
 @kernel(*(f"{a}[:, :, ::1], {b}[:, :, ::1]{NUMBERS}" for a, b in (*PAIRS, *COMPLEX_PAIRS)))
-def copy_entries(source, target, turned, negated, top, row, column, rows, columns):
+def copy_entries(source, target, transposed, negated, top, row, column, rows, columns):
     """`copy_block` of blocks (rows, columns), entry by entry."""
     shape = target.shape[0], rows, columns
     for number in range(cuda.grid(1), target.shape[0] * rows * columns, cuda.gridsize(1)):
         s, i, j = position(number, shape)
-        entry = (source[s, top + j, i] if turned else source[s, top + i, j]).real
+        entry = (source[s, top + j, i] if transposed else source[s, top + i, j]).real
         target[s, row + i, column + j] = -entry if negated else entry
 
 

@@ -1,4 +1,4 @@
-"""Determinants of factored matrices, from their diagonals."""
+"""Determinants of factored matrices, computed from their diagonals."""
 
 # mypy: allow-untyped-defs
 
@@ -17,22 +17,22 @@ LOGDET = 2
 
 
 def determinant(kind, squared=False):
-    """The function of a kind that fills out (stack,) with determinants of factored matrices `a`
-    (stack, n, n): products of their diagonals, or of the squares of these if `squared`. It takes
-    the run, `a`, pivots (stack, n) if there are any, and `out`; an entry of the diagonal changes
-    its sign where pivots exchange rows."""
+    """Make the function (run, a, out) or (run, a, pivots, out) that fills out (stack,) with the
+    determinants, or their logarithms, of factored matrices `a` (stack, n, n): products of
+    diagonals, or of their squares if `squared`. An exchange of rows in pivots (stack, n) changes
+    the sign."""
 
     def fill(run, a, *arrays):
-        *given, out = arrays
-        (pivots,) = given or [run.empty((1, 1), np.int32)]
-        run.each(diagonals, len(out), a, pivots, out, kind, int(squared), len(given))
+        *optional, out = arrays
+        (pivots,) = optional or [run.empty((1, 1), np.int32)]
+        run.launch(diagonals, len(out), a, pivots, out, kind, int(squared), len(optional))
 
     return fill
 
 
 @device
 def logarithm(x):
-    """log(x) of what is not negative: -inf for zero, for which Python's raises."""
+    """log(x) for x >= 0, -inf for 0, where Python's function raises, and nan for nan."""
     return math.log(x) if x > 0 else -(x**0) / x
 
 

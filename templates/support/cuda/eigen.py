@@ -1,7 +1,7 @@
-"""Eigenvalues, ascending, and vectors of unit length with a fixed sign.
+"""Eigenvalues, ascending, and eigenvectors of unit length with a fixed sign.
 
-Those of symmetric matrices are singular values of positive definite ones, large ones are
-cuSOLVER's; others come from a Schur form.
+Small symmetric matrices are shifted to positive definite ones, whose singular values are computed;
+large ones are cuSOLVER's. Other matrices use a Schur form.
 """
 
 # mypy: allow-untyped-defs
@@ -18,23 +18,23 @@ from .elementary import real_maximum
 from .libraries import by_library, fail
 from .lu import lu_factor, lu_inverse
 from .norms import column_sizes, leading_sign, precision_of
-from .singular import given, singular_by_jacobi
+from .singular import array_or_placeholder, singular_by_jacobi
 from .spectral import eigen_by_library
 from .sylvester import schur_of
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[::1]")
 def shift_symmetric(a, shifted, shifts):
-    """shifted = A + c I for symmetric matrices, of which the lower triangle is read, with c such
-    that no eigenvalue is less than a third of the largest, by a thread for each; shifts = each c.
-    All nan where an entry of A is not finite."""
+    """shifted = A + c I for symmetric matrices, of which the lower triangle is read, a thread for
+    each; shifts = c, such that no eigenvalue is smaller than a third of the largest. All nan where
+    an entry of A is not finite."""
     stack, n, _ = a.shape
     for s in range(cuda.grid(1), stack, cuda.gridsize(1)):
         norm = a.dtype.type(0)
         for i in range(n):
             total = a.dtype.type(0)
             for j in range(n):
-                nothing = a[s, i, j] - a[s, i, j]  # nan for what is not finite
+                nothing = a[s, i, j] - a[s, i, j]  # nan for an infinite entry
                 shifted[s, i, j] = a[s, max(i, j), min(i, j)] + nothing
                 total += abs(shifted[s, i, j])
             norm = real_maximum(total, norm)
@@ -44,40 +44,44 @@ def shift_symmetric(a, shifted, shifts):
 
 
 @kernel("real[:, ::1], real[:, :, ::1], real[::1], real[:, ::1], real[:, :, ::1], int64")
-def shift_back(shifted, u, shifts, values, vectors, wanted):
-    """values (stack, n) and, if `wanted`, vectors (stack, n, n) = what are eigenvalues of matrices
-    from `shift_symmetric`, descending, and their vectors, for the matrices themselves,
-    ascending."""
+def shift_back(shifted, u, shifts, values, vectors, with_vectors):
+    """Convert eigenvalues, descending, and vectors of matrices from `shift_symmetric` to those of
+    the original matrices, ascending: values (stack, n) and, if `with_vectors`, vectors (stack, n,
+    n)."""
     stack, n = values.shape
     for task in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         s, j = task // n, task % n
         values[s, n - 1 - j] = shifted[s, j] - shifts[s]
-        for i in range(n if wanted else 0):
+        for i in range(n if with_vectors else 0):
             vectors[s, i, n - 1 - j] = u[s, i, j]
 
 
 def symmetric_by_jacobi(run, a, values, vectors, failure):
     """`symmetric_eigen`, from the singular values of a positive definite matrix."""
     stack, n = values.shape
-    wanted = int(vectors is not None)
-    shifted, shifts, found = run.empty(a.shape), run.empty((stack,)), run.empty((stack, n))
-    u, v = (run.empty(a.shape) if wanted else None for _ in range(2))
-    run.each(shift_symmetric, stack, a, shifted, shifts)
-    singular_by_jacobi(run, shifted, u, found, v, failure)
-    u, vectors = given(run, u), given(run, vectors)
-    run.each(shift_back, stack * n, found, u, shifts, values, vectors, wanted)
+    with_vectors = int(vectors is not None)
+    shifted, shifts, singular_values = (
+        run.empty(a.shape),
+        run.empty((stack,)),
+        run.empty((stack, n)),
+    )
+    u, v = (run.empty(a.shape) if with_vectors else None for _ in range(2))
+    run.launch(shift_symmetric, stack, a, shifted, shifts)
+    singular_by_jacobi(run, shifted, u, singular_values, v, failure)
+    u, vectors = array_or_placeholder(run, u), array_or_placeholder(run, vectors)
+    run.launch(shift_back, stack * n, singular_values, u, shifts, values, vectors, with_vectors)
 
 
 def symmetric_eigen(run, a, values, vectors, failure):
     """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
-    which the lower triangle is read; only values where `vectors` is None. It fails where an entry
-    is not finite, or the iteration does not converge."""
+    which the lower triangle is read; only values where `vectors` is None. Fails where an entry is
+    not finite, or the iteration does not converge."""
     library = by_library(run, "an eigenvalue decomposition", values.shape[1])
     (eigen_by_library if library else symmetric_by_jacobi)(run, a, values, vectors, failure)
 
 
 def symmetric_eigenvalues(run, a, values, failure):
-    """values (stack, n) of symmetric matrices. It reads and fails as `symmetric_eigen`."""
+    """values (stack, n) of symmetric matrices; see `symmetric_eigen`."""
     symmetric_eigen(run, a, values, None, failure)
 
 
@@ -85,10 +89,9 @@ def symmetric_eigenvalues(run, a, values, failure):
 
 
 @device
-def eigenvector(a, k, x, least):
-    """x = an eigenvector of an upper triangular matrix to its diagonal entry k, by substitution,
-    with no entry of a size above 1; a difference of eigenvalues smaller than `least` is replaced by
-    it."""
+def eigenvector(a, k, x, min_gap):
+    """x = an eigenvector of an upper triangular matrix for its diagonal entry k, by substitution,
+    scaled so that no entry exceeds 1; differences of eigenvalues are at least `min_gap`."""
     for i in range(x.shape[0]):
         x[i] = 1.0 if i == k else 0.0
     for step in range(k):
@@ -97,8 +100,8 @@ def eigenvector(a, k, x, least):
         for m in range(i + 1, k + 1):
             total += a[i, m] * x[m]
         gap = a[i, i] - a[k, k]
-        if abs(gap) < least:
-            gap = least + 0j
+        if abs(gap) < min_gap:
+            gap = min_gap + 0j
         x[i] = -total / gap
         size = abs(x[i])
         if size > 1:
@@ -112,20 +115,20 @@ def triangular_eigenvectors(form, columns, precision):
     stack, n, _ = form.shape
     for task in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         s, k = task // n, task % n
-        least = precision * abs(form[s, k, k])
-        eigenvector(form[s], k, columns[s, :, k], least if least > 1e-290 else 1e-290)
+        min_gap = precision * abs(form[s, k, k])
+        eigenvector(form[s], k, columns[s, :, k], min_gap if min_gap > 1e-290 else 1e-290)
 
 
 @device
 def diagonal_place(form, row):
-    """The place of a diagonal entry among all, the least real part first."""
+    """The rank of a diagonal entry by its real part."""
     value = form[row, row].real
-    place = 0
+    rank = 0
     for i in range(form.shape[0]):
-        other = form[i, i].real
-        if other < value or (other == value and i < row):
-            place += 1
-    return place
+        neighbour = form[i, i].real
+        if neighbour < value or (neighbour == value and i < row):
+            rank += 1
+    return rank
 
 
 @kernel(
@@ -133,9 +136,9 @@ def diagonal_place(form, row):
     "int32[::1], int64"
 )
 def real_pairs(form, columns, values, vectors, precision, failures, failure):
-    """values (stack, n) and vectors (stack, n, n) = the eigenvalues in the diagonals of `form`,
-    ascending, and the vectors in `columns`, of length 1. It fails where a vector is no multiple
-    of a real one, up to rounding: its eigenvalue is not real either."""
+    """Sort the eigenvalues on the diagonals of `form` into values (stack, n), and the vectors in
+    `columns`, normalised, into vectors (stack, n, n). Fails where a vector is no multiple of a real
+    one, up to rounding: then its eigenvalue is not real either."""
     stack, n = values.shape
     for task in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         s, j = task // n, task % n
@@ -146,13 +149,13 @@ def real_pairs(form, columns, values, vectors, precision, failures, failure):
             size = abs(columns[s, i, j])
             if size > largest:
                 largest, scale = size, columns[s, i, j]
-        total, beside = 0.0, 0.0
+        total, imaginary = 0.0, 0.0
         for i in range(n):
             entry = columns[s, i, j] / scale
             total += entry.real * entry.real
-            beside = real_maximum(abs(entry.imag), beside)
+            imaginary = real_maximum(abs(entry.imag), imaginary)
             vectors[s, i, place] = entry.real
-        if not beside <= precision:
+        if not imaginary <= precision:
             failures[failure] = 1
         length = math.sqrt(total) * leading_sign(vectors[s, :, place])
         for i in range(n):
@@ -165,11 +168,11 @@ def real_eigen(run, a, values, vectors, failure):
     stack, n = values.shape
     form, basis = schur_of(run, a, failure)
     inner = run.empty(a.shape, np.complex128)
-    run.each(triangular_eigenvectors, stack * n, form, inner, precision_of(np.float64))
+    run.launch(triangular_eigenvectors, stack * n, form, inner, precision_of(np.float64))
     columns = product(run, basis, False, inner, False)
-    least = np.sqrt(precision_of(values.dtype))
-    last = values, vectors, least, run.failures, failure
-    run.each(real_pairs, stack * n, form, columns, *last)
+    tolerance = np.sqrt(precision_of(values.dtype))
+    outputs = values, vectors, tolerance, run.failures, failure
+    run.launch(real_pairs, stack * n, form, columns, *outputs)
 
 
 def real_eigenvalues(run, a, values, failure):

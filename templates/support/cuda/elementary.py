@@ -1,4 +1,4 @@
-"""Functions of single numbers as kernels of the device call them."""
+"""Elementary functions for device kernels."""
 
 # mypy: allow-untyped-defs
 
@@ -15,11 +15,11 @@ def real_sign(x):
 
 @device
 def real_mod(x, y):
-    """What is left of x divided by y, of the sign of y, as `numpy.mod`."""
-    rest = math.fmod(x, y)
-    if rest == 0:
-        return math.copysign(rest, y)
-    return rest + y if (rest < 0) != (y < 0) else rest
+    """The remainder of x / y with the sign of y, as `numpy.mod`."""
+    remainder = math.fmod(x, y)
+    if remainder == 0:
+        return math.copysign(remainder, y)
+    return remainder + y if (remainder < 0) != (y < 0) else remainder
 
 
 @device

@@ -1,7 +1,6 @@
-"""The exponential of Fréchet blocks, by scaling and squaring with a Padé approximant (Higham 2005).
-
-The host decides how often each matrix of a stack is halved, by norms that the device finds.
-"""
+"""The matrix exponential and its Fréchet derivatives, by scaling and squaring with a Padé
+approximant (Higham 2005). The host chooses the number of halvings of each matrix by norms from the
+device."""
 
 # mypy: allow-untyped-defs
 
@@ -22,13 +21,13 @@ from .frechet import (
 )
 from .norms import column_sizes, largest_size
 
-PADE_BOUND = 4.74
-"""The norm up to which the approximant of degree 13 suffices for derivatives too (Al-Mohy and
+MAX_PADE_NORM = 4.74
+"""The norm up to which the approximant of degree 13 suffices, for derivatives, too (Al-Mohy and
 Higham 2009, "Computing the Fréchet derivative of the matrix exponential")."""
 
 
 def halvings_for(norms, bound):
-    """How often matrices of these norms (stack,) are to be halved to get norms of at most
+    """The numbers of halvings after which matrices of these norms (stack,) have norms of at most
     `bound`."""
     large = (norms > bound) & (norms < np.inf)
     return np.where(large, np.ceil(np.log2(np.where(large, norms, bound) / bound)), 0).astype(int)
@@ -59,49 +58,49 @@ def measure_power(a, work, power, sizes):
             sizes[s] = size
 
 
-def spared_halvings(run, a, fourth, sixth, norms, halvings):
-    """How many of its halvings each matrix can do without, for the approximant of degree 13. a:
-    the halved matrices, of these norms (stack,), then their powers.
+def superfluous_halvings(run, a, fourth, sixth, norms, halvings):
+    """The number of halvings of each matrix that the approximant of degree 13 does not need
+    (Al-Mohy and Higham 2009, algorithm 6.1). a: the halved matrices, of these norms (stack,);
+    fourth, sixth: their powers.
 
-    What counts is how their powers grow, which is less than norms say for matrices far from normal
-    (Al-Mohy and Higham 2009, algorithm 6.1). The second bound, 2**-116.45 of what the power 27 is
-    relative to the matrix, keeps rounding errors of the approximant small.
-    """
+    The powers of a matrix far from normal grow more slowly than those of its norm. The second
+    bound, 2**-116.45 times the norm of abs(a)**27 relative to that of abs(a), keeps the error of
+    the approximant within rounding."""
     stack, n, _ = a.shape
-    eighth, tenth = (product(run, fourth, False, other, False) for other in (fourth, sixth))
+    eighth, tenth = (product(run, fourth, False, power, False) for power in (fourth, sixth))
     degrees = np.array([[4], [6], [8], [10]])
     roots = column_sizes(run, fourth, sixth, eighth, tenth) ** (1 / degrees)
     growth = np.minimum(np.maximum(*roots[:2]), np.maximum(*roots[2:]))
     sizes = run.empty((stack,))
-    run.each_matrix(measure_power, stack, n, a, run.empty((stack, 2, n)), 27, sizes)
-    spared = np.where(
-        growth * 2.0**halvings > PADE_BOUND, np.floor(np.log2(PADE_BOUND / growth)), halvings
+    run.launch_matrices(measure_power, stack, n, a, run.empty((stack, 2, n)), 27, sizes)
+    superfluous = np.where(
+        growth * 2.0**halvings > MAX_PADE_NORM, np.floor(np.log2(MAX_PADE_NORM / growth)), halvings
     )
-    room = np.floor((116.45 - 53 - run.fetched(sizes) + np.log2(norms)) / 26)
-    return np.fmax(np.fmin(np.fmin(spared, room), halvings), 0).astype(int)
+    room = np.floor((116.45 - 53 - run.to_host(sizes) + np.log2(norms)) / 26)
+    return np.fmax(np.fmin(np.fmin(superfluous, room), halvings), 0).astype(int)
 
 
 @kernel("float64[:, :, ::1], int32[::1], float64[:, :, ::1]")
-def keep_entries(a, chosen, out):
-    """out[s] = a[s] where chosen[s] is not 0."""
+def keep_entries(a, is_kept, out):
+    """out[s] = a[s] where is_kept[s] is not 0."""
     for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         s, i, j = position(number, out.shape)
-        if chosen[s] != 0:
+        if is_kept[s] != 0:
             out[s, i, j] = a[s, i, j]
 
 
-def keep_blocks(run, blocks, chosen, out):
-    """Replace those matrices of `out` that are chosen (stack,) by those of `blocks`."""
-    given = run.put(chosen, np.int32)
+def keep_blocks(run, blocks, is_kept, out):
+    """Replace the matrices of `out` where is_kept (stack,) by those of `blocks`."""
+    flags = run.to_device(is_kept, np.int32)
     for entry, target in zip(blocks, out, strict=True):
-        run.each(keep_entries, entry.size, entry, given, target)
+        run.launch(keep_entries, entry.size, entry, flags, target)
 
 
 def halved(run, x):
-    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how
-    often each matrix was."""
+    """Halve Fréchet blocks until the approximant suffices. Returns ([blocks, their powers 2, 4 and
+    6], number of halvings of each matrix)."""
     (norms,) = column_sizes(run, x[0])
-    halvings = halvings_for(norms, PADE_BOUND)
+    halvings = halvings_for(norms, MAX_PADE_NORM)
     small = scaled_blocks(run, x, -halvings)
     second = multiply_blocks(run, small, small)
     fourth = multiply_blocks(run, second, second)
@@ -109,11 +108,11 @@ def halved(run, x):
     parts = [small, second, fourth, sixth]
     if halvings.any():
         powers = small[0], fourth[0], sixth[0]
-        spared = spared_halvings(run, *powers, norms * 0.5**halvings, halvings)
-        halvings = halvings - spared
-        if spared.any():
+        superfluous = superfluous_halvings(run, *powers, norms * 0.5**halvings, halvings)
+        halvings = halvings - superfluous
+        if superfluous.any():
             pairs = zip(parts, (1, 2, 4, 6), strict=True)
-            parts = [scaled_blocks(run, part, spared * power) for part, power in pairs]
+            parts = [scaled_blocks(run, part, superfluous * power) for part, power in pairs]
     return parts, halvings
 
 
@@ -140,8 +139,8 @@ def expm_blocks(run, x):
     uneven = multiply_blocks(run, small, odd)
     result = combine_blocks(run, 0.0, [(1.0, even), (1.0, uneven)])
     divide_blocks(run, result, combine_blocks(run, 0.0, [(1.0, even), (-1.0, uneven)]))
-    for done in range(halvings.max(initial=0)):
-        keep_blocks(run, multiply_blocks(run, result, result), halvings > done, result)
+    for count in range(halvings.max(initial=0)):
+        keep_blocks(run, multiply_blocks(run, result, result), halvings > count, result)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The largest entry of each row, and where it is."""
+"""The largest entry of each row, and its position."""
 
 # mypy: allow-untyped-defs
 
@@ -29,8 +29,8 @@ def shares_in_rows(x, out, lanes):
     shared = cuda.shared.array(THREADS, x.dtype)
     zero, one = x.dtype.type(0), x.dtype.type(1)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+    for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(start + cuda.threadIdx.x // lanes, stack - 1)
         largest = x.dtype.type(-math.inf)
         for i in range(lane, n, lanes):
             largest = real_maximum(largest, x[s, i])

@@ -1,4 +1,4 @@
-"""Factorisations without exchanges of rows or columns: Cholesky, LU, QR; pseudoinverses by QR."""
+"""Factorisations without pivoting: Cholesky, LU, QR; pseudoinverses by QR."""
 
 # mypy: allow-untyped-defs
 
@@ -18,24 +18,24 @@ from .triangular import triangular_inverse, triangular_solve_columns
 def lower_factor(run, a, out, failure):
     """out (stack, n, n) = the lower triangular L with L L' = A, zero above the diagonal; only the
     lower triangle of A is read. It fails where a matrix is not positive definite."""
-    run.each(copy_lower, out.size, a, out, 1.0)
+    run.launch(copy_lower, out.size, a, out, 1.0)
     cholesky_factor(run, out, failure)
-    run.each(copy_lower, out.size, out, out, 1.0)
+    run.launch(copy_lower, out.size, out, out, 1.0)
 
 
 def half_lower(run, a, out):
-    """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
-    run.each(copy_lower, out.size, a, out, 0.5)
+    """out (stack, n, n) = the lower triangle of A with its diagonal halved, zero above."""
+    run.launch(copy_lower, out.size, a, out, 0.5)
 
 
 def unpivoted_lu(run, a, lower, upper, failure):
-    """lower, upper (stack, n, n): A = L U with ones on the diagonal of L, row by row. It fails
-    where a pivot is zero, or no more than the rounding error of what it was computed from."""
+    """lower, upper (stack, n, n): A = L U with ones on the diagonal of L. Fails where a pivot is
+    zero, or no larger than the rounding error of the terms that it is the sum of."""
     stack, n, _ = a.shape
     checks = n * float(np.finfo(a.dtype).eps), run.failures, failure
-    sizes = run.empty((stack, n))
+    terms = run.empty((stack, n))
     copy_stack(run, a, upper)
-    run.each_matrix(unpivoted_matrices, stack, n * n, lower, upper, sizes, *checks)
+    run.launch_matrices(unpivoted_matrices, stack, n * n, lower, upper, terms, *checks)
 
 
 def thin_qr(run, a, q, r, failure):
@@ -53,13 +53,13 @@ def thin_qr(run, a, q, r, failure):
     transpose(run, basis, q)
     triangular_inverse(run, r, inverse, False)
     checks = 10 * float(np.finfo(a.dtype).eps), run.failures, failure
-    run.each_matrix(require_independent, stack, k, r, inverse, run.empty((stack, k)), *checks)
+    run.launch_matrices(require_independent, stack, k, r, inverse, run.empty((stack, k)), *checks)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
-def require_independent(r, inverse, lengths, small, failures, failure):
-    """Whether the columns of upper triangular matrices are independent by more than rounding, as
-    on the CPU (`has_full_rank`), each by a block. lengths (stack, k): work space."""
+def require_independent(r, inverse, lengths, rounding, failures, failure):
+    """Fail where the columns of an upper triangular matrix are linearly dependent up to rounding,
+    as `has_full_rank` on the CPU, a block for each matrix. lengths (stack, k): work array."""
     stack, k, _ = r.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
@@ -72,40 +72,39 @@ def require_independent(r, inverse, lengths, small, failures, failure):
             size = r.dtype.type(0)
             for j in range(i + 1):
                 size += lengths[s, j] * abs(inverse[s, j, i])
-            if not small * size < 1:
+            if not rounding * size < 1:
                 failures[failure] = 1
 
 
 def full_rank_pinv(run, a, out, failure):
-    """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
-    more columns than rows. It fails where these columns are linearly dependent up to rounding, by
-    the condition number of A."""
+    """out (stack, q, p) = inv(R) Q' for A = Q R; for A with more columns than rows, the transpose
+    of that for A'. Fails where the condition number of A exceeds the inverse of the precision."""
     stack, p, q = a.shape
-    long, short = max(p, q), min(p, q)
-    columns = run.empty((stack, short, long))
-    r = run.empty((stack, short, short))
+    long_side, short_side = max(p, q), min(p, q)
+    columns = run.empty((stack, short_side, long_side))
+    r = run.empty((stack, short_side, short_side))
     if p >= q:
         inverse = out
         transpose(run, a, columns)
     else:
-        inverse = run.empty((stack, short, long))
+        inverse = run.empty((stack, short_side, long_side))
         copy_stack(run, a, columns)
     qr_of_columns(run, columns, inverse, r)
     triangular_solve_columns(run, r, inverse, False, False)
     if p < q:
         transpose(run, inverse, out)
     checks = 10 * float(np.finfo(a.dtype).eps), run.failures, failure
-    run.each_matrix(require_condition, stack, long if short else 0, a, out, *checks)
+    run.launch_matrices(require_condition, stack, long_side if short_side else 0, a, out, *checks)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real, int32[::1], int64")
-def require_condition(a, inverse, small, failures, failure):
-    """Whether the condition numbers of matrices, in the norm of `largest_row_sum`, are below
-    1 / small, each by a block."""
+def require_condition(a, inverse, rounding, failures, failure):
+    """Fail where a condition number, in the norm of `largest_row_sum`, is 1 / rounding or more, a
+    block for each matrix."""
     shared = cuda.shared.array(THREADS, a.dtype)
     for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
         condition = largest_row_sum(a[s], shared) * largest_row_sum(inverse[s], shared)
-        if cuda.threadIdx.x == 0 and not small * condition < 1:
+        if cuda.threadIdx.x == 0 and not rounding * condition < 1:
             failures[failure] = 1
 
 
@@ -122,50 +121,50 @@ def largest_row_sum(a, shared):
 
 
 def qr_of_columns(run, columns, basis, r):
-    """A = Q R, the columns of A in the rows of `columns` (stack, k, p), which are overwritten, and
-    those of Q in the rows of `basis`."""
+    """A = Q R, with the columns of A in the rows of `columns` (stack, k, p), which are overwritten,
+    and those of Q in the rows of `basis`."""
     stack, k, p = columns.shape
     if by_library(run, "a QR factorisation", p):
         qr_by_library(columns, basis)
     else:
-        run.each_matrix(householder_qr, stack, k, columns, basis, run.empty((stack, k)))
-    run.each_matrix(finish_qr, stack, p if k else 0, columns, basis, r)
+        run.launch_matrices(householder_qr, stack, k, columns, basis, run.empty((stack, k)))
+    run.launch_matrices(finish_qr, stack, p if k else 0, columns, basis, r)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real")
-def copy_lower(a, out, share):
-    """out (stack, n, n) = the lower triangle of A with a share of the diagonal, zero above."""
+def copy_lower(a, out, scale):
+    """out (stack, n, n) = the lower triangle of A with its diagonal times `scale`, zero above."""
     for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
         s, i, j = position(number, a.shape)
         if j < i:
             out[s, i, j] = a[s, i, j]
         elif i == j:
-            out[s, i, j] = share * a[s, i, j]
+            out[s, i, j] = scale * a[s, i, j]
         else:
             out[s, i, j] = 0
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
-def unpivoted_matrices(lower, upper, sizes, small, failures, failure):
-    """Factor the matrices in `upper`, each by a block. sizes (stack, n): of what the pivots are
-    computed from."""
+def unpivoted_matrices(lower, upper, terms, rounding, failures, failure):
+    """Factor the matrices in `upper`, a block for each. terms (stack, n): the sums of the absolute
+    values of the terms of each pivot."""
     stack, n, _ = upper.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
         a = upper[s]
         for i in range(t, n, width):
-            sizes[s, i] = abs(a[i, i])
+            terms[s, i] = abs(a[i, i])
         for k in range(n):
             cuda.syncthreads()
             pivot = a[k, k]
-            if t == 0 and not abs(pivot) > small * sizes[s, k]:
+            if t == 0 and not abs(pivot) > rounding * terms[s, k]:
                 failures[failure] = 1
             for entry in range(t, (n - k - 1) * (n - k - 1), width):
                 i, j = k + 1 + entry // (n - k - 1), k + 1 + entry % (n - k - 1)
                 change = a[i, k] * (a[k, j] / pivot)
                 a[i, j] -= change
                 if i == j:
-                    sizes[s, i] += abs(change)
+                    terms[s, i] += abs(change)
         cuda.syncthreads()
         for j in range(t, n, width):
             for i in range(n):
@@ -177,7 +176,7 @@ def unpivoted_matrices(lower, upper, sizes, small, failures, failure):
 
 @device
 def reflect(w, i, x, scale):
-    """Apply I - v v' / scale to a vector from entry i on; v = w[i, i:], nothing for scale = 0."""
+    """Apply I - v v' / scale to x[i:] for v = w[i, i:]; do nothing for scale = 0."""
     if scale != 0:
         total = x.dtype.type(0)
         for e in range(i, x.shape[0]):
@@ -189,12 +188,11 @@ def reflect(w, i, x, scale):
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1]")
 def householder_qr(columns, basis, diagonal):
-    """Householder's method, each matrix by a block; what is in rows here are columns there.
+    """Householder's method, a block for each matrix, whose columns are the rows of `columns`.
 
-    Row i of a matrix of `columns` becomes first the reflector v of its step from entry i on, before
-    that entry column i of R; the diagonal of R goes to `diagonal` and in the end to entry i. With
-    v = x - b e, |b| = |x|, the reflection is I - v v' / |b v[0]| (Golub and Van Loan, 5.1).
-    """
+    Row i becomes column i of R: its entries before i, entry i, which is in `diagonal` until the
+    end, and from entry i on the reflector v of step i. With v = x - b e, |b| = |x|, the reflection
+    is I - v v' / |b v[0]| (Golub and Van Loan, 5.1)."""
     stack, k, p = columns.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
@@ -226,8 +224,8 @@ def householder_qr(columns, basis, diagonal):
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1]")
 def finish_qr(columns, basis, r):
-    """r (stack, k, k) from `columns`, with a positive diagonal, and the signs of `basis` that go
-    with that, each matrix by a block."""
+    """Copy r (stack, k, k) from `columns` and change the signs of r and `basis` to make its
+    diagonal positive, a block for each matrix."""
     stack, k, p = columns.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):

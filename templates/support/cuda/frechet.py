@@ -1,11 +1,10 @@
-"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on Fréchet blocks.
+"""Arithmetic with Fréchet blocks, which gives functions of a matrix and their Fréchet derivatives.
 
-Fréchet blocks of a stack of matrices are a list of 2**k arrays (stack, n, n) or None for zero:
-entry number S, a bit mask, is the coefficient of the product of the e_i with i in S, where e_i e_i
-= 0. For f of the blocks A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative
-of f at A in the directions E_1 ... E_k (Mathias 1996, Higham and Relton 2014). They are float64,
-and so is the `run` that works on them.
-"""
+Fréchet blocks of a stack of matrices are a list of 2**k float64 arrays (stack, n, n), or None for
+zero: a polynomial in e_1 ... e_k with e_i e_i = 0, whose entry number S, a bit mask, is the
+coefficient of the product of the e_i with i in S. The last entry of f(A + e_1 E_1 + ... + e_k E_k)
+is the k-th Fréchet derivative of f at A in the directions E_1 ... E_k (Mathias 1996, Higham and
+Relton 2014). The `run` is one in float64."""
 
 # mypy: allow-untyped-defs
 
@@ -25,7 +24,7 @@ from .lu import lu_factor, lu_invertible, lu_solve_rows
     "float64[:, :, ::1], float64, float64[:, :, ::1], float64[:, :, ::1]"
 )
 def combine_four(diagonal, p, a, q, b, r, c, t, d, out):
-    """out = diagonal I + p a + q b + r c + t d, less what has the weight zero."""
+    """out = diagonal I + p a + q b + r c + t d. Terms of weight zero are not read."""
     for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         s, i, j = position(number, out.shape)
         total = diagonal if i == j else 0.0
@@ -52,14 +51,14 @@ def combined(run, diagonal, *pairs, out=None):
     """diagonal I + the sum of weight * array for at most four pairs (weight, array), in a new array
     or in `out`."""
     target = run.empty(pairs[0][1].shape) if out is None else out
-    filled = [*pairs, *([(0.0, pairs[0][1])] * (4 - len(pairs)))]
-    numbers = [value for pair in filled for value in pair]
-    run.each(combine_four, target.size, diagonal, *numbers, target)
+    padding = [(0.0, pairs[0][1])] * (4 - len(pairs))
+    arguments = [value for pair in (*pairs, *padding) for value in pair]
+    run.launch(combine_four, target.size, diagonal, *arguments, target)
     return target
 
 
 def widened(run, a):
-    """An array in double precision: itself, or a copy."""
+    """The array itself if it is float64, else a float64 copy."""
     return a if a.dtype == np.float64 else copied(run, a, np.float64)
 
 
@@ -73,30 +72,31 @@ def frechet_blocks(run, arrays):
 
 def combine_blocks(run, diagonal, terms, out=None):
     """diagonal I + the sum of weight * blocks for at most four pairs (weight, blocks), in new
-    arrays or those of the blocks `out`."""
+    arrays or in the blocks `out`."""
     result: list = []
     for entry, _ in enumerate(terms[0][1]):
         present = [(weight, blocks[entry]) for weight, blocks in terms if blocks[entry] is not None]
-        first, target = 0.0 if entry else diagonal, None if out is None else out[entry]
-        result.append(combined(run, first, *present, out=target) if present else None)
+        entry_diagonal = 0.0 if entry else diagonal
+        target = None if out is None else out[entry]
+        result.append(combined(run, entry_diagonal, *present, out=target) if present else None)
     return result
 
 
 def scaled_blocks(run, x, exponents):
-    """x 2**exponents, for integers (stack,) of the host, in new arrays."""
-    powers = run.put(exponents, np.int32)
+    """x 2**exponents in new arrays, for integers (stack,) of the host."""
+    powers = run.to_device(exponents, np.int32)
     result = []
     for entry in x:
         if entry is not None:
             scaled = run.empty(entry.shape)
-            run.each(scale_by_powers, entry.size, entry, powers, scaled)
+            run.launch(scale_by_powers, entry.size, entry, powers, scaled)
             entry = scaled
         result.append(entry)
     return result
 
 
 def subsets(mask):
-    """All subsets of a bit mask, itself first."""
+    """Yield all subsets of a bit mask, itself first."""
     part = mask
     while part > 0:
         yield part
@@ -121,8 +121,8 @@ def multiply_blocks(run, x, y):
 
 
 def divide_blocks(run, y, x, failure=None):
-    """Replace y by y inv(x), and x[0] by its factors; y has all its entries. It fails where x has
-    no inverse, if that is looked at."""
+    """Replace y, which has no entry None, by y inv(x), and x[0] by its LU factors. With `failure`,
+    fails where x has no inverse."""
     pivots = run.empty(x[0].shape[:2], np.int32)
     lu_factor(run, x[0], pivots)
     if failure is not None:
@@ -135,5 +135,5 @@ def divide_blocks(run, y, x, failure=None):
 
 
 def last_entries(run, blocks, out, top=0):
-    """out (stack, n, n) = what is from row `top` on in the first columns of the last entry."""
+    """out (stack, n, n) = the block at row `top` and column 0 of the last entry."""
     copy_block(run, blocks[-1], out, top=top)

@@ -1,5 +1,4 @@
-"""The public functions of a generated module for CUDA devices, made of what the module says of
-them."""
+"""Public functions of generated modules for CUDA devices."""
 
 # mypy: allow-untyped-defs
 
@@ -10,29 +9,29 @@ from ..common.signature import _Signature, indented, tuple_text
 from .arguments import _Call
 
 _SCOPE = {"_Call": _Call, "_named": tuple.__new__}
-"""What the texts of public functions refer to."""
+"""Names that the texts of public functions refer to."""
 
 
 class Module(_Module):
-    """A generated module. The texts that functions are made of come from the compiler alone."""
+    """A generated module. All texts that it compiles come from the compiler."""
 
-    def function(self, name, signature, launch, returns="", failures=(), **named):
-        """A public function that has `launch` fill arrays for its results.
+    def function(self, name, signature, launch, returns="", failures=(), **options):
+        """Define the public function `name`, whose results the host function `launch` computes.
 
-        signature: what it takes and fills (see `_Signature`, as for `named`); launch: the host
-        function, which takes the run and these; returns: see `_Returned`; failures: what is wrong
-        where a check of the kernels fails, in order."""
-        found = _Signature(signature, **named)
-        parts = _Parts(found, _Returned(returns, found.outputs))
-        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
-        wrong = parts.mismatch(self.requirements)
+        signature, options: see `_Signature`; launch: takes the run, the inputs and the outputs;
+        returns: see `_Returned`; failures: the error text of each check of the kernels, in
+        order."""
+        parsed = _Signature(signature, **options)
+        parts = _Parts(parsed, _Returned(returns, parsed.outputs))
+        inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
+        mismatch = parts.mismatch(self.requirements)
         lines = [
             f"{inputs} = _run.take()",
             *parts.all_size_lines,
-            *([f"if {wrong}:", "    _run.refuse()"] if wrong else []),
-            f"{filled} = _run.results({parts.out_parameter}, {tuple_text(parts.output_shapes)})",
+            *([f"if {mismatch}:", "    _run.refuse()"] if mismatch else []),
+            f"{outputs} = _run.results({parts.out_parameter}, {tuple_text(parts.output_shapes)})",
             f"_launch(_run, {parts.kernel_arguments})",
-            f"{filled} = _run.delivered({filled})",
+            f"{outputs} = _run.delivered({outputs})",
             f"return {parts.returned.delivered}",
         ]
         heading = (

@@ -1,4 +1,4 @@
-"""Reciprocals of differences and sums of the entries of vectors, two by two."""
+"""Reciprocals of the differences and sums of all pairs of entries of a vector."""
 
 # mypy: allow-untyped-defs
 
@@ -12,13 +12,13 @@ from .shares import MAXIMUM, each_row, reduced
 
 
 def rounding_levels(run, x, out):
-    """out (stack,) = the size below which a difference or sum of entries of a row of `x` (stack, n)
-    may be all rounding."""
+    """out (stack,) = the size below which a difference or sum of two entries of a row of `x`
+    (stack, n) may consist of rounding errors."""
     each_row(run, levels_of_rows, *x.shape, x, out, level_ratio(x))
 
 
 def level_ratio(x):
-    """The level of a row over its largest entry."""
+    """The rounding level of a row divided by its largest entry."""
     return 10 * x.shape[1] * float(np.finfo(x.dtype).eps)
 
 
@@ -40,41 +40,41 @@ def reciprocals(run, x, out, sign):
 
 
 @device
-def row_level(row, small, lane, lanes, shared):
-    """The size below which a difference or sum of entries of a row may be all rounding."""
+def row_level(row, ratio, lane, lanes, shared):
+    """The rounding level of a row, by a group of threads."""
     largest = row.dtype.type(0)
     for i in range(lane, len(row), lanes):
         if abs(row[i]) > largest:
             largest = abs(row[i])
-    return small * reduced(largest, lanes, shared, MAXIMUM)
+    return ratio * reduced(largest, lanes, shared, MAXIMUM)
 
 
 @kernel("real[:, ::1], real[::1], real, int64")
-def levels_of_rows(x, out, small, lanes):
-    """out[s] = the level of x[s], each row by a group of threads."""
+def levels_of_rows(x, out, ratio, lanes):
+    """out[s] = the rounding level of x[s], a group of threads for each row."""
     stack = x.shape[0]
     shared = cuda.shared.array(THREADS, x.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        level = row_level(x[s], small, lane, lanes, shared)
+    for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(start + cuda.threadIdx.x // lanes, stack - 1)
+        level = row_level(x[s], ratio, lane, lanes, shared)
         if lane == 0:
             out[s] = level
 
 
 @kernel("real[:, ::1], real[:, :, ::1], real, real, int64")
-def reciprocals_of_pairs(x, out, sign, small, lanes):
-    """out[s, i, j] = 1 / (x[s, j] + sign x[s, i]), each row by a group of threads."""
+def reciprocals_of_pairs(x, out, sign, ratio, lanes):
+    """out[s, i, j] = 1 / (x[s, j] + sign x[s, i]), a group of threads for each row."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     one, missing = x.dtype.type(1), x.dtype.type(math.nan)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        least = row_level(x[s], small, lane, lanes, shared)
+    for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(start + cuda.threadIdx.x // lanes, stack - 1)
+        level = row_level(x[s], ratio, lane, lanes, shared)
         for i in range(n):
             for j in range(lane, n, lanes):
                 total = x[s, j] + sign * x[s, i]
-                out[s, i, j] = one / total if abs(total) > least else missing
+                out[s, i, j] = one / total if abs(total) > level else missing
                 if i == j and sign < 0:
                     out[s, i, j] = 0

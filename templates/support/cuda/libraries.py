@@ -1,8 +1,7 @@
-"""cuBLAS and cuSOLVER through CuPy: each routine once, for stacks of row-major matrices.
+"""Routines of cuBLAS and cuSOLVER, called through CuPy, for stacks of row-major matrices.
 
-They have columns where we have rows, so they see every matrix transposed. CuPy's current stream is
-that of the run.
-"""
+The libraries read our rows as columns, so that they see every matrix transposed. CuPy's current
+stream is that of the run."""
 
 # mypy: allow-untyped-defs
 
@@ -14,21 +13,22 @@ from .base import _cupy, imported, kernel
 
 _cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
 _cusolver = imported("cupy.cuda", "cusolver")
-SMALL = 32
-"""The most rows of matrices that kernels factorise; larger ones are left to libraries."""
-BATCHED = 256
-"""Stacks of matrices of no more rows are left to the batched routines."""
+MAX_KERNEL_ROWS = 32
+"""Matrices with at most this many rows are factorised by our kernels, larger ones by libraries."""
+MAX_BATCHED_ROWS = 256
+"""Stacks of matrices with at most this many rows use the libraries' batched routines."""
 
 
-def by_library(run, what, n):
-    """Whether matrices of n rows are left to the libraries, as all of more than `SMALL` are. Raises
-    RuntimeError where these are missing."""
-    if n > SMALL and (_cublas is None or _cusolver is None):
+def by_library(run, purpose, n):
+    """Decide whether libraries process matrices of n rows: those with more than MAX_KERNEL_ROWS.
+    Raises RuntimeError if these libraries are missing."""
+    if n > MAX_KERNEL_ROWS and (_cublas is None or _cusolver is None):
         raise RuntimeError(
-            f"{run.function}: {what} of matrices with {n} rows needs cuBLAS and cuSOLVER through "
-            f"CuPy, as all of more than {SMALL} rows; pip install 'derivatrix[cuda]'"
+            f"{run.function}: {purpose} of matrices with {n} rows needs cuBLAS and cuSOLVER "
+            f"through CuPy, as all of more than {MAX_KERNEL_ROWS} rows; pip install "
+            "'derivatrix[cuda]'"
         )
-    return n > SMALL
+    return n > MAX_KERNEL_ROWS
 
 
 def matrix_shape(array):
@@ -37,7 +37,7 @@ def matrix_shape(array):
 
 
 def addresses(array):
-    """CuPy array of where each matrix of a stack begins."""
+    """A CuPy array of the addresses of the matrices of a stack."""
     step = array.size // array.shape[0] * array.dtype.itemsize
     start = address(array)
     return _cupy.arange(start, start + step * array.shape[0], step, dtype=np.uintp)
@@ -50,7 +50,7 @@ def cublas(run, name, *arguments):
 
 
 def cusolver(run, name, *arguments):
-    """Call a routine of cuSOLVER in the precision of a run; what it returns."""
+    """Call a routine of cuSOLVER in the precision of a run and return its result."""
     handle = _cupy.cuda.device.get_cusolver_handle()
     return getattr(_cusolver, _typed(run, name))(handle, *arguments)
 
@@ -87,10 +87,10 @@ def triangular_by_library(run, a, b, lower, transposed):
     stack, rows, n = b.shape
     if b.size == 0:
         return
-    one = np.ones(1, run.dtype)
+    alpha = np.ones(1, run.dtype)
     fill = _cublas.CUBLAS_FILL_MODE_UPPER if lower else _cublas.CUBLAS_FILL_MODE_LOWER
     form = _cublas.CUBLAS_SIDE_LEFT, fill, int(not transposed), _cublas.CUBLAS_DIAG_NON_UNIT
-    settings = (*form, n, rows, one.ctypes.data)
+    settings = (*form, n, rows, alpha.ctypes.data)
     if stack == 1:
         cublas(run, "trsm", *settings, address(a), n, address(b), n)
     else:
@@ -104,17 +104,17 @@ def lu_by_library(run, lu, pivots):
     if stack == 0:
         return
     info = _cupy.empty(stack, np.int32)
-    if stack > 1 and n <= BATCHED:
+    if stack > 1 and n <= MAX_BATCHED_ROWS:
         matrices = addresses(lu)
-        told = info.data.ptr
-        cublas(run, "getrfBatched", n, matrices.data.ptr, n, address(pivots), told, stack)
+        info_address = info.data.ptr
+        cublas(run, "getrfBatched", n, matrices.data.ptr, n, address(pivots), info_address, stack)
         return
     place, step = address(lu), n * n * lu.dtype.itemsize
     work = _cupy.empty(cusolver(run, "getrf_bufferSize", n, n, place, n), run.dtype)
     for s in range(stack):
         exchanges = address(pivots) + s * n * pivots.dtype.itemsize
-        rest = work.data.ptr, exchanges, info.data.ptr
-        cusolver(run, "getrf", n, n, place + s * step, n, *rest)
+        outputs = work.data.ptr, exchanges, info.data.ptr
+        cusolver(run, "getrf", n, n, place + s * step, n, *outputs)
 
 
 def lu_rows_by_library(run, lu, pivots, b, transposed):
@@ -128,10 +128,12 @@ def lu_rows_by_library(run, lu, pivots, b, transposed):
         factors = address(lu), n, address(pivots)
         cusolver(run, "getrs", *form, *factors, address(b), n, info.data.ptr)
     else:
-        told = np.empty(1, np.int32)
+        host_info = np.empty(1, np.int32)
         matrices, sides = addresses(lu), addresses(b)
         factors = matrices.data.ptr, n, address(pivots)
-        cublas(run, "getrsBatched", *form, *factors, sides.data.ptr, n, told.ctypes.data, stack)
+        cublas(
+            run, "getrsBatched", *form, *factors, sides.data.ptr, n, host_info.ctypes.data, stack
+        )
 
 
 def cholesky_by_library(run, lower, failure):
@@ -141,7 +143,7 @@ def cholesky_by_library(run, lower, failure):
         return
     fill = _cublas.CUBLAS_FILL_MODE_UPPER
     info = run.empty((stack,), np.int32)
-    if stack > 1 and n <= BATCHED:
+    if stack > 1 and n <= MAX_BATCHED_ROWS:
         matrices = addresses(lower)
         cusolver(run, "potrfBatched", fill, n, matrices.data.ptr, n, address(info), stack)
     else:
@@ -149,35 +151,35 @@ def cholesky_by_library(run, lower, failure):
         size = cusolver(run, "potrf_bufferSize", fill, n, place, n)
         work = _cupy.empty(size, run.dtype)
         for s in range(stack):
-            told = address(info) + s * info.dtype.itemsize
-            cusolver(run, "potrf", fill, n, place + s * step, n, work.data.ptr, size, told)
-    run.each(note_failures, stack, info, run.failures, failure)
+            info_address = address(info) + s * info.dtype.itemsize
+            cusolver(run, "potrf", fill, n, place + s * step, n, work.data.ptr, size, info_address)
+    run.launch(note_failures, stack, info, run.failures, failure)
 
 
 def qr_by_library(columns, basis):
-    """Factor matrices (p, k), p >= k: `columns` (stack, k, p), their columns, get the upper
-    triangle as its own lower one, `basis` the columns of the orthogonal factor."""
+    """Factor matrices (p, k), p >= k, given by their columns in the rows of `columns` (stack, k,
+    p): its lower triangle becomes R', and the rows of `basis` become the columns of Q."""
     if columns.size == 0:
         return
-    given, k = _cupy.asarray(columns), columns.shape[1]
-    q, r = _cupy.linalg.qr(given.swapaxes(1, 2))
-    _cupy.asarray(basis)[...], given[:, :, :k] = q.swapaxes(1, 2), r.swapaxes(1, 2)
+    packed, k = _cupy.asarray(columns), columns.shape[1]
+    q, r = _cupy.linalg.qr(packed.swapaxes(1, 2))
+    _cupy.asarray(basis)[...], packed[:, :, :k] = q.swapaxes(1, 2), r.swapaxes(1, 2)
 
 
 def fail(run, failure):
-    """Note a failure that the shapes show."""
-    run.each(set_failure, 1, run.failures, failure)
+    """Fail a check from the host."""
+    run.launch(set_failure, 1, run.failures, failure)
 
 
 @kernel("int32[::1], int64")
 def set_failure(failures, failure):
-    """Note a failure."""
+    """Fail a check."""
     failures[failure] = 1
 
 
 @kernel("int32[::1], int32[::1], int64")
 def note_failures(info, failures, failure):
-    """Note what a routine told about a stack of matrices."""
+    """Fail a check if a routine's error code of a matrix is not 0."""
     for s in range(cuda.grid(1), len(info), cuda.gridsize(1)):
         if info[s] != 0:
             failures[failure] = 1

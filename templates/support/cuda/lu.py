@@ -1,9 +1,8 @@
-"""General linear systems: LU with partial pivoting, shared by solve, inverse and determinants.
+"""LU factors with partial pivoting of square matrices; systems, inverses and determinants.
 
-As on the CPU, what is factored is the transposed matrix: the factors of A, after exchanges of its
-columns, are a lower triangle and an upper one with ones on its diagonal. What solves and inverts
-takes factored matrices of which `lu_invertible` is true.
-"""
+As on the CPU, the factors are those of the transposed matrix: after exchanges of its columns, A is
+the product of a lower triangle and an upper one with ones on the diagonal. Functions that solve or
+invert require factors that `lu_invertible` accepts."""
 
 # mypy: allow-untyped-defs
 
@@ -22,7 +21,7 @@ def lu_factor(run, lu, pivots):
     if by_library(run, "an LU factorisation", n):
         lu_by_library(run, lu, pivots)
     else:
-        run.each_matrix(lu_matrices, stack, n * n, lu, pivots)
+        run.launch_matrices(lu_matrices, stack, n * n, lu, pivots)
 
 
 lu_invertible = triangular_invertible
@@ -34,7 +33,7 @@ def lu_solve_rows(run, lu, pivots, b, transposed):
     if by_library(run, "a linear system", n):
         lu_rows_by_library(run, lu, pivots, b, transposed)
     else:
-        run.each(lu_sides, stack * rows, lu, pivots, b, int(transposed))
+        run.launch(lu_sides, stack * rows, lu, pivots, b, int(transposed))
 
 
 lu_solve_each_row = lu_solve_rows
@@ -58,23 +57,23 @@ lu_logdet = determinant(LOGDET)
 
 @kernel("real[:, :, ::1], int32[:, ::1]")
 def lu_matrices(lu, pivots):
-    """Factor matrices in place, each by a block."""
+    """Factor matrices in place, a block for each."""
     stack, n = pivots.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
         a = lu[s]
         for k in range(n):
             cuda.syncthreads()
-            chosen = k
+            pivot_column = k
             for j in range(k + 1, n):
-                if abs(a[k, j]) > abs(a[k, chosen]):
-                    chosen = j
-            pivot = a[k, chosen]
+                if abs(a[k, j]) > abs(a[k, pivot_column]):
+                    pivot_column = j
+            pivot = a[k, pivot_column]
             cuda.syncthreads()
             if t == 0:
-                pivots[s, k] = chosen + 1
-            for i in range(t, n if chosen != k else 0, width):
-                a[i, k], a[i, chosen] = a[i, chosen], a[i, k]
+                pivots[s, k] = pivot_column + 1
+            for i in range(t, n if pivot_column != k else 0, width):
+                a[i, k], a[i, pivot_column] = a[i, pivot_column], a[i, k]
             cuda.syncthreads()
             for entry in range(t, (n - k - 1) * (n - k - 1), width):
                 i, j = k + 1 + entry // (n - k - 1), k + 1 + entry % (n - k - 1)
@@ -93,13 +92,13 @@ def exchange(pivots, x, backwards):
     n = x.shape[0]
     for step in range(n):
         i = n - 1 - step if backwards else step
-        other = pivots[i] - 1
-        x[i], x[other] = x[other], x[i]
+        pivot = pivots[i] - 1
+        x[i], x[pivot] = x[pivot], x[i]
 
 
 @kernel("real[:, :, ::1], int32[:, ::1], real[:, :, ::1], int64")
 def lu_sides(lu, pivots, b, transposed):
-    """Solve for rows of b (stack, rows, n), each by a thread."""
+    """Solve for the rows of b (stack, rows, n), a thread for each."""
     stack, rows, _ = b.shape
     for side in range(cuda.grid(1), stack * rows, cuda.gridsize(1)):
         s = side // rows

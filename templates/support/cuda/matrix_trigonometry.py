@@ -1,4 +1,5 @@
-"""The sine, cosine and hyperbolic tangent of Fréchet blocks, through the exponential."""
+"""The sine, cosine and hyperbolic tangent of a matrix and their Fréchet derivatives, by the
+exponential."""
 
 # mypy: allow-untyped-defs
 
@@ -17,13 +18,14 @@ from .frechet import (
 from .norms import column_sizes
 from .shares import clear
 
-TANGENT_BOUND = 32.0
-"""The norm of a hyperbolic tangent beyond which a pole is close."""
+MAX_TANGENT_NORM = 32.0
+"""A hyperbolic tangent of a larger norm is close to a pole."""
+ZEROING_EXPONENT = -4000
+"""2**ZEROING_EXPONENT times any double is zero."""
 
 
 def rotations(run, x):
-    """The exponentials of the Fréchet blocks [[0, -A], [A, 0]], which are [[cos A, -sin A],
-    [sin A, cos A]]."""
+    """Fréchet blocks of exp([[0, -A], [A, 0]]) = [[cos A, -sin A], [sin A, cos A]]."""
     stack, n, _ = x[0].shape
     wide = []
     for entry in x:
@@ -52,12 +54,8 @@ def sinm(run, *arrays):
     last_entries(double, rotations(double, frechet_blocks(double, arrays[:-1])), arrays[-1], n)
 
 
-VANISHING = 4000
-"""So many halvings make any number zero."""
-
-
 def ratio_of_blocks(run, y, failure):
-    """(exp(2 y) - I) inv(exp(2 y) + I). It fails where that has a pole."""
+    """tanh(y) = (exp(2 y) - I) inv(exp(2 y) + I). Fails at a pole."""
     power = expm_blocks(run, combine_blocks(run, 0.0, [(2.0, y)]))
     ratio = combine_blocks(run, -1.0, [(1.0, power)])
     divide_blocks(run, ratio, combine_blocks(run, 1.0, [(1.0, power)]), failure)
@@ -65,33 +63,33 @@ def ratio_of_blocks(run, y, failure):
 
 
 def tanhm_blocks(run, x, failure):
-    """The hyperbolic tangent of Fréchet blocks. It fails where that has a pole.
+    """The hyperbolic tangent of Fréchet blocks, by doublings of the argument as on the CPU. Fails
+    at a pole.
 
-    From a fraction of the argument on by tanh(2 y) = 2 tanh(y) / (1 + tanh(y)**2), which loses
-    nothing where exponentials are large and small at once; close to a pole of tanh(y), which
-    need not be one of tanh(2 y), by exponentials again. The host decides, matrix by matrix; what
-    is done for others of the stack works at zeros.
+    The host decides for each matrix between the formula and exponentials; each computes on zeros in
+    place of the matrices that it is not for.
     """
     doublings = halvings_for(column_sizes(run, x[0])[0], 1.0)
     out = ratio_of_blocks(run, scaled_blocks(run, x, -doublings), failure)
-    for done in range(doublings.max(initial=0)):
-        more = doublings > done
-        far = column_sizes(run, out[0])[0] > TANGENT_BOUND
-        part = scaled_blocks(run, out, np.where(more & ~far, 0, -VANISHING))
+    for count in range(doublings.max(initial=0)):
+        near_pole = column_sizes(run, out[0])[0] > MAX_TANGENT_NORM
+        doubled = (doublings > count) & ~near_pole
+        restarted = (doublings > count) & near_pole
+        part = scaled_blocks(run, out, np.where(doubled, 0, ZEROING_EXPONENT))
         square = combine_blocks(run, 1.0, [(1.0, multiply_blocks(run, part, part))])
         double = combine_blocks(run, 0.0, [(2.0, part)])
         divide_blocks(run, double, square, failure)
-        keep_blocks(run, double, more & ~far, out)
-        if (more & far).any():
-            exponents = np.where(more & far, done + 1 - doublings, -VANISHING)
+        keep_blocks(run, double, doubled, out)
+        if restarted.any():
+            exponents = np.where(restarted, count + 1 - doublings, ZEROING_EXPONENT)
             ratio = ratio_of_blocks(run, scaled_blocks(run, x, exponents), failure)
-            keep_blocks(run, ratio, more & far, out)
+            keep_blocks(run, ratio, restarted, out)
     return out
 
 
 def tanhm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the hyperbolic tangent at A, for arrays A, E_1,
-    ... E_k, out, and last the failure: where A has an eigenvalue (j + 1/2) pi i, at a pole."""
+    ... E_k, out, failure. Fails where A has an eigenvalue (j + 1/2) pi i, a pole."""
     *operands, out, failure = arrays
     double = run.in_double()
     last_entries(double, tanhm_blocks(double, frechet_blocks(double, operands), failure), out)

@@ -1,7 +1,7 @@
 """Newton's method for equations whose residual and Jacobian are computed on the device.
 
-The host decides on steps, one equation after the other: it needs the residual for that anyway.
-"""
+The host controls the step length, one equation after the other: for that it needs the residual's
+norm."""
 
 # mypy: allow-untyped-defs
 
@@ -11,41 +11,41 @@ from ..common.convergence import RESIDUALS_IN_MESSAGE, _convergence
 from .libraries import fail
 from .lu import lu_factor, lu_solve_rows
 
-HALVINGS = 30
-"""How often a step is halved that does not make the residual smaller."""
+MAX_HALVINGS = 30
+"""Largest number of halvings of a step that does not reduce the residual."""
 
 
 def newton(run, residual, jacobian, iterations, arguments, target, failure):
-    """target[s] = the root for arguments[0][s], ..., from the start arguments[0][s], for each s;
-    nan where none is found, which fails the check `failure` if that is not -1."""
-    failed = []
+    """target[s] = the root for the arguments at index s, from the start arguments[0][s]; nan where
+    the iteration does not converge, which fails the check `failure` unless that is -1."""
+    messages = []
     for s in range(target.shape[0]):
-        given = [run.entry(argument, s) for argument in arguments]
-        failed += one_root(run, residual, jacobian, iterations, given, target[s : s + 1])
-    if failure >= 0 and failed:
-        run.told[failure] = failed[0]
+        operands = [run.entry(argument, s) for argument in arguments]
+        messages += one_root(run, residual, jacobian, iterations, operands, target[s : s + 1])
+    if failure >= 0 and messages:
+        run.details[failure] = messages[0]
         fail(run, failure)
 
 
-def one_root(run, residual, jacobian, iterations, given, target):
-    """The root for one index of the stacks. How the iteration went, as a text in a list, if none
-    was found."""
-    start = run.fetched(given[0]) if given[0].shape else given[0]
+def one_root(run, residual, jacobian, iterations, operands, target):
+    """Find the root for one index. Returns a list with a message about the iteration if it does not
+    converge, else an empty one."""
+    start = run.to_host(operands[0]) if operands[0].shape else operands[0]
     unknown = np.array(start, run.dtype).reshape(-1)
-    size = first = largest_residual(run, residual, given, unknown)
+    size = initial_size = largest_residual(run, residual, operands, unknown)
     solved, singular, sizes = size == 0, False, [size]
     close = np.sqrt(np.finfo(run.dtype).eps)
     for _ in range(iterations):
         if solved:
             break
-        step = newton_step(run, residual, jacobian, given, unknown)
+        step = newton_step(run, residual, jacobian, operands, unknown)
         singular = not np.isfinite(step).all()
         if singular:
             break
         scale = run.dtype.type(1)
-        for _ in range(HALVINGS):
+        for _ in range(MAX_HALVINGS):
             point = unknown - scale * step
-            reached = largest_residual(run, residual, given, point)
+            reached = largest_residual(run, residual, operands, point)
             if reached < size:
                 break
             scale /= 2
@@ -55,7 +55,7 @@ def one_root(run, residual, jacobian, iterations, given, target):
             solved = size == 0
         else:
             length = np.abs(unknown).max(initial=0)
-            near = np.abs(step).max(initial=0) <= close * length or size <= close**2 * first
+            near = np.abs(step).max(initial=0) <= close * length or size <= close**2 * initial_size
             solved = near and size < np.inf
             break
     if not solved:
@@ -64,26 +64,26 @@ def one_root(run, residual, jacobian, iterations, given, target):
     return (
         []
         if solved
-        else [_convergence(len(sizes) - 1, singular, first, *sizes[-RESIDUALS_IN_MESSAGE:])]
+        else [_convergence(len(sizes) - 1, singular, initial_size, *sizes[-RESIDUALS_IN_MESSAGE:])]
     )
 
 
-def largest_residual(run, residual, given, unknown):
-    """The largest entry of the residual; nan if there is one."""
+def largest_residual(run, residual, operands, unknown):
+    """The largest absolute value in the residual; nan if an entry is nan."""
     value = run.empty(unknown.shape)
-    residual(run, *given, run.put(unknown, run.dtype), value)
-    return np.abs(run.fetched(value)).max(initial=0)
+    residual(run, *operands, run.to_device(unknown, run.dtype), value)
+    return np.abs(run.to_host(value)).max(initial=0)
 
 
-def newton_step(run, residual, jacobian, given, unknown):
-    """The solution of Jacobian times step = residual; not finite where there is none."""
+def newton_step(run, residual, jacobian, operands, unknown):
+    """The solution of Jacobian · step = residual; not finite for a singular Jacobian."""
     count = unknown.size
-    point = run.put(unknown, run.dtype)
+    point = run.to_device(unknown, run.dtype)
     matrix = run.empty((1, count, count))
     pivots = run.empty((1, count), np.int32)
     step = run.empty((1, 1, count))
-    residual(run, *given, point, step.reshape((count,)))
-    jacobian(run, *given, point, matrix.reshape((count, count)))
+    residual(run, *operands, point, step.reshape((count,)))
+    jacobian(run, *operands, point, matrix.reshape((count, count)))
     lu_factor(run, matrix, pivots)
     lu_solve_rows(run, matrix, pivots, step, False)
-    return run.fetched(step).reshape(count)
+    return run.to_host(step).reshape(count)

@@ -1,4 +1,4 @@
-"""Sizes, signs and precisions of matrices."""
+"""Norms, signs and precisions."""
 
 # mypy: allow-untyped-defs
 
@@ -13,35 +13,35 @@ from .elementary import real_maximum
 
 
 def precision_of(kind):
-    """The distance of 1 to the next number, in double precision."""
+    """The machine epsilon of a type, as a float64."""
     return np.float64(np.finfo(kind).eps)
 
 
 @device
 def power_below(size):
-    """A power of two that, times `size`, is about 1; 1 for zero."""
+    """A power of two whose product with `size` is between 1/2 and 1; 1 for zero."""
     _, exponent = math.frexp(size)
     return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
 
 
 @device
 def leading_sign(x):
-    """The sign of the first of the largest entries of a vector; those within rounding of each other
+    """The sign of the first of the largest entries of a vector. Entries that differ by rounding
     count as equally large."""
     one = x.dtype.type(1)
     largest = x.dtype.type(0)
     for i in range(len(x)):
         largest = max(largest, abs(x[i]))
-    least = x.dtype.type(LEADING_RATIO) * largest
+    threshold = x.dtype.type(LEADING_RATIO) * largest
     for i in range(len(x)):
-        if abs(x[i]) >= least:
+        if abs(x[i]) >= threshold:
             return -one if x[i] < 0 else one
     return one
 
 
 @device
 def largest_entry(a):
-    """The size of the largest entry of a matrix; nan if one is."""
+    """The largest absolute value in a matrix; nan if an entry is nan."""
     largest = abs(a.dtype.type(0))
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
@@ -51,7 +51,7 @@ def largest_entry(a):
 
 @device
 def largest_size(sizes, count):
-    """The largest of the first sizes; nan if one is."""
+    """The largest of the first `count` sizes; nan if one is nan."""
     largest = sizes.dtype.type(0)
     for i in range(count):
         largest = real_maximum(sizes[i], largest)
@@ -60,7 +60,7 @@ def largest_size(sizes, count):
 
 @device
 def largest_column(a, sums):
-    """The 1-norm of a matrix, nan if there is one in it, for all threads of a block; `sums` is
+    """The 1-norm of a matrix, nan if an entry is nan, for all threads of a block; `sums` is
     overwritten."""
     cuda.syncthreads()
     for j in range(cuda.threadIdx.x, a.shape[1], cuda.blockDim.x):
@@ -82,11 +82,11 @@ def measure_columns(a, sums, sizes):
 
 
 def column_sizes(run, *stacks):
-    """The 1-norms (count, stack) of square matrices of so many stacks, in the precision of the run:
-    an array of the host, which waits for them."""
+    """The 1-norms (count, stack) of the square matrices in `count` stacks, as an array of the
+    host."""
     stack, n, _ = stacks[0].shape
     sizes, sums = run.empty((len(stacks), stack)), run.empty((stack, n))
     for number, a in enumerate(stacks):
         # threads also for those without rows, whose norms are 0
-        run.each_matrix(measure_columns, stack, max(n, 1), a, sums, run.part(sizes, number))
-    return run.fetched(sizes)
+        run.launch_matrices(measure_columns, stack, max(n, 1), a, sums, run.part(sizes, number))
+    return run.to_host(sizes)

@@ -14,32 +14,33 @@ def row_products(run, x, out):
 
 
 def products_of_others(run, x, out):
-    """out[s, i] = the product of x[s, :] without x[s, i]: of what is before it and after it."""
+    """out[s, i] = the product of x[s, :] without x[s, i]."""
     each_row(run, products_without, *x.shape, x, out)
 
 
 @kernel("real[:, ::1], real[:, ::1], int64")
 def products_without(x, out, lanes):
-    """Products of the others, each thread for some neighbouring entries."""
+    """`products_of_others`. Each thread multiplies a run of neighbouring entries; the products of
+    the runs before and after it come from shared memory."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    left = cuda.threadIdx.x - lane
+    group_start = cuda.threadIdx.x - lane
     length = (n + lanes - 1) // lanes
     begin, end = min(lane * length, n), min(lane * length + length, n)
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        own = x.dtype.type(1)
+    for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(start + cuda.threadIdx.x // lanes, stack - 1)
+        product = x.dtype.type(1)
         for i in range(begin, end):
-            own *= x[s, i]
-        shared[left + lane] = own
+            product *= x[s, i]
+        shared[group_start + lane] = product
         cuda.syncthreads()
         before = x.dtype.type(1)
-        for other in range(lane):
-            before *= shared[left + other]
+        for neighbour in range(lane):
+            before *= shared[group_start + neighbour]
         after = x.dtype.type(1)
-        for other in range(lane + 1, lanes):
-            after *= shared[left + other]
+        for neighbour in range(lane + 1, lanes):
+            after *= shared[group_start + neighbour]
         for i in range(begin, end):
             out[s, i] = before
             before *= x[s, i]

@@ -1,4 +1,4 @@
-"""Principal square roots, in the basis of a Schur form (Björck and Hammarling 1983)."""
+"""Principal square roots by a Schur form (Björck and Hammarling 1983)."""
 
 # mypy: allow-untyped-defs
 
@@ -15,26 +15,26 @@ from .sylvester import from_basis, schur, substitute_sylvester
 
 @kernel("complex128[:, :, ::1], float64, int32[::1], int64")
 def require_principal(form, precision, failures, failure):
-    """It fails where a matrix with a Schur form in `form` (stack, n, n) has an eigenvalue on the
-    closed negative real axis, within rounding errors of numbers of this precision."""
+    """Fail where an eigenvalue on the diagonal of a Schur form (stack, n, n) lies on the closed
+    negative real axis, up to rounding errors of the given precision."""
     stack, n, _ = form.shape
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
-        least = n * precision * largest_entry(form[s])
+        rounding = n * precision * largest_entry(form[s])
         for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
             value = form[s, i, i]
-            if not (value.real > least or abs(value.imag) > least):
+            if not (value.real > rounding or abs(value.imag) > rounding):
                 failures[failure] = 1
 
 
 def principal_schur(run, a, form, precision, failure):
-    """form = Schur forms of `a` (stack, n, n); their vectors come back. It fails where there is
-    none, or an eigenvalue lies on the closed negative real axis, within rounding errors of numbers
-    of this precision."""
+    """form = Schur forms of `a` (stack, n, n); returns their vectors. Fails where there is none, or
+    an eigenvalue lies on the closed negative real axis, up to rounding errors of the given
+    precision."""
     stack, n, _ = a.shape
     vectors = run.empty(a.shape, np.complex128)
     schur(run, a, form, vectors, failure)
-    last = precision, run.failures, failure
-    run.each_matrix(require_principal, stack, n, form, *last)
+    arguments = precision, run.failures, failure
+    run.launch_matrices(require_principal, stack, n, form, *arguments)
     return vectors
 
 
@@ -55,8 +55,8 @@ def root_of_triangle(x):
 
 @device
 def subtract_products(x, s, mask):
-    """Take off entry `mask` of the Fréchet blocks x (2**k, stack, n, n), in matrix s, all products
-    of two other entries that are of this one."""
+    """Subtract from entry `mask` of the Fréchet blocks x (2**k, stack, n, n), for matrix s, all
+    products of two other entries that contribute to it."""
     n = x.shape[2]
     for task in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
         i, j = task // n, task % n
@@ -88,7 +88,7 @@ def replace_by_root(x, s):
 
 @device
 def far_from_identity(a):
-    """Whether the 1-norm of A - I is more than 1/4."""
+    """Check whether the 1-norm of A - I exceeds 1/4."""
     far = False
     for j in range(a.shape[1]):
         total = 0.0
@@ -99,31 +99,32 @@ def far_from_identity(a):
 
 
 @kernel("complex128[:, :, :, ::1], int64, int64, int32[::1], int32[::1], int64")
-def take_roots(x, fewest, most, roots, failures, failure):
-    """Take square roots of Fréchet blocks x (2**k, stack, n, n), whose first entries are upper
-    triangular, at least `fewest`, and more until they are close to the identity, but no more than
-    `most`; roots[s] = how often. It fails where one is singular, or none is close."""
+def take_roots(x, min_roots, max_roots, roots, failures, failure):
+    """Take square roots of Fréchet blocks x (2**k, stack, n, n) with upper triangular first entries
+    until these are close to the identity, but at least `min_roots` and at most `max_roots`;
+    roots[s] = their number. Fails where a root is singular, or the last is not close to the
+    identity."""
     for s in range(cuda.blockIdx.x, x.shape[1], cuda.gridDim.x):
         count = 0
         fine = True
         far = far_from_identity(x[0, s])
-        while count < fewest or (far and count < most):
+        while count < min_roots or (far and count < max_roots):
             cuda.syncthreads()
             fine &= replace_by_root(x, s)
             count += 1
             far = far_from_identity(x[0, s])
-        if not fine or (far and count > fewest):
+        if not fine or (far and count > min_roots):
             failures[failure] = 1
         if cuda.threadIdx.x == 0:
             roots[s] = count
 
 
-def roots_of_blocks(run, x, fewest, most, failure):
-    """Launch `take_roots`: how often roots were taken."""
+def roots_of_blocks(run, x, min_roots, max_roots, failure):
+    """Launch `take_roots`; returns the numbers of roots."""
     _, stack, n, _ = x.shape
     roots = run.empty((stack,), np.int32)
-    last = fewest, most, roots, run.failures, failure
-    run.each_matrix(take_roots, stack, n, x, *last)
+    arguments = min_roots, max_roots, roots, run.failures, failure
+    run.launch_matrices(take_roots, stack, n, x, *arguments)
     return roots
 
 

@@ -1,8 +1,7 @@
-"""Stable softmax, its logarithm and logsumexp of rows.
+"""Stable softmax, its logarithm, and logsumexp of rows.
 
-A row is one part, a long one is cut in parts: the maximum of each part and the sum of its powers
-are found first (as in online softmax, Milakov and Gimelshein 2018).
-"""
+A long row is split into parts. A first kernel computes the maximum and the sum of exponentials of
+each part (as in online softmax, Milakov and Gimelshein 2018)."""
 
 # mypy: allow-untyped-defs
 
@@ -14,64 +13,62 @@ from .base import THREADS, device, kernel, power_of_two
 from .elementary import real_maximum
 from .shares import MAXIMUM, SUM, reduced
 
-PART = 8 * THREADS
-"""The most entries of a part, unless there are too many parts."""
-MOST_PARTS = 256
+PART_ENTRIES = 8 * THREADS
+"""The largest number of entries of a part, unless there are more than MAX_PARTS parts."""
+MAX_PARTS = 256
 
 
-def softmax(run, x, out):
+def softmax(run, x, out, logarithm=False):
     """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow; x (stack, n)."""
     parts, length, lanes = parts_of_rows(run, x)
     jobs = parts.shape[0] * parts.shape[1] if x.size else 0
-    run.by_groups(softmax_parts, jobs, lanes, x, parts, out, length)
+    run.launch_groups(softmax_parts, jobs, lanes, x, parts, out, length, int(logarithm))
 
 
 def log_softmax(run, x, out):
     """out[s, i] = log(exp(x[s, i]) / sum(exp(x[s, :]))), without overflow; x (stack, n)."""
-    parts, length, lanes = parts_of_rows(run, x)
-    jobs = parts.shape[0] * parts.shape[1] if x.size else 0
-    run.by_groups(log_softmax_parts, jobs, lanes, x, parts, out, length)
+    softmax(run, x, out, logarithm=True)
 
 
 def logsumexp(run, x, out):
     """out[s] = log(sum(exp(x[s, :]))), without overflow; x (stack, n)."""
     parts, _, _ = parts_of_rows(run, x)
     lanes = power_of_two(parts.shape[1], THREADS)
-    run.by_groups(logsumexp_parts, len(out), lanes, parts, out)
+    run.launch_groups(logsumexp_parts, len(out), lanes, parts, out)
 
 
 def parts_of_rows(run, x):
-    """For each part of each row its maximum and the sum of the powers above that, (stack, parts,
-    2), the length of a part, and how many threads share one."""
+    """Compute the maximum m of each part and the sum of exp(x - m) over it: an array (stack, parts,
+    2). Returns it with the length of a part and the number of threads for one."""
     stack, n = x.shape
-    count = max(min((n + PART - 1) // PART, MOST_PARTS), 1)
+    count = max(min((n + PART_ENTRIES - 1) // PART_ENTRIES, MAX_PARTS), 1)
     length = (n + count - 1) // count
     lanes = power_of_two((length + 3) // 4, THREADS)
     parts = run.empty((stack, count, 2))
-    run.by_groups(row_parts, stack * count, lanes, x, parts, length)
+    run.launch_groups(row_parts, stack * count, lanes, x, parts, length)
     return parts, length, lanes
 
 
 @device
 def power_above(x, largest):
-    """exp(x - largest), 0 where x is -inf; nan if one is nan, or both are inf."""
+    """exp(x - largest): 0 for x = -inf, nan if a number is nan or both are infinite."""
     return math.exp(x - largest)
 
 
 @device
 def log_of_sum(largest, total):
-    """largest + log(total), for total >= 1 if largest is finite."""
+    """largest + log(total), or an infinite `largest` itself."""
     return largest + math.log(total) if abs(largest) < math.inf else largest
 
 
 @kernel("real[:, ::1], real[:, :, ::1], int64, int64")
 def row_parts(x, parts, length, lanes):
-    """parts[s, p] = the maximum of part p of x[s], and the sum of its powers above that."""
+    """parts[s, p] = the maximum m of part p of x[s], and the sum of exp(x - m) over it."""
     stack, count, _ = parts.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
-        job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
+    for start in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
+        job = min(start + cuda.threadIdx.x // lanes, stack * count - 1)
         s, p = job // count, job % count
         begin, end = p * length + lane, min(p * length + length, x.shape[1])
         largest = x.dtype.type(-math.inf)
@@ -89,7 +86,7 @@ def row_parts(x, parts, length, lanes):
 
 @device
 def join_parts(parts, s, lane, lanes, shared):
-    """The largest entry of row s, and the sum of the powers above it, by a group of threads."""
+    """The maximum m of row s and the sum of exp(x - m) over it, by a group of threads."""
     largest = parts.dtype.type(-math.inf)
     for p in range(lane, parts.shape[1], lanes):
         largest = real_maximum(largest, parts[s, p, 0])
@@ -101,42 +98,33 @@ def join_parts(parts, s, lane, lanes, shared):
     return largest, reduced(total, lanes, shared, SUM)
 
 
-@kernel("real[:, ::1], real[:, :, ::1], real[:, ::1], int64, int64")
-def softmax_parts(x, parts, out, length, lanes):
-    """Softmax of rows, each part by a group of threads."""
+@kernel("real[:, ::1], real[:, :, ::1], real[:, ::1], int64, int64, int64")
+def softmax_parts(x, parts, out, length, logarithm, lanes):
+    """Softmax of rows, or its logarithm, a group of threads for each part."""
     stack, count, _ = parts.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
-        job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
+    for start in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
+        job = min(start + cuda.threadIdx.x // lanes, stack * count - 1)
         s, p = job // count, job % count
         largest, total = join_parts(parts, s, lane, lanes, shared)
-        for i in range(p * length + lane, min(p * length + length, x.shape[1]), lanes):
-            out[s, i] = power_above(x[s, i], largest) / total
-
-
-@kernel("real[:, ::1], real[:, :, ::1], real[:, ::1], int64, int64")
-def log_softmax_parts(x, parts, out, length, lanes):
-    """Logarithms of softmax of rows, each part by a group of threads."""
-    stack, count, _ = parts.shape
-    shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
-        job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
-        s, p = job // count, job % count
-        largest, total = join_parts(parts, s, lane, lanes, shared)
-        for i in range(p * length + lane, min(p * length + length, x.shape[1]), lanes):
-            out[s, i] = (x[s, i] - largest) - math.log(total)
+        begin, end = p * length + lane, min(p * length + length, x.shape[1])
+        if logarithm:
+            for i in range(begin, end, lanes):
+                out[s, i] = (x[s, i] - largest) - math.log(total)
+        else:
+            for i in range(begin, end, lanes):
+                out[s, i] = power_above(x[s, i], largest) / total
 
 
 @kernel("real[:, :, ::1], real[::1], int64")
 def logsumexp_parts(parts, out, lanes):
-    """Logsumexp of rows, each by a group of threads."""
+    """Logsumexp of rows, a group of threads for each."""
     stack = len(out)
     shared = cuda.shared.array(THREADS, out.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+    for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(start + cuda.threadIdx.x // lanes, stack - 1)
         largest, total = join_parts(parts, s, lane, lanes, shared)
         if lane == 0:
             out[s] = log_of_sum(largest, total)

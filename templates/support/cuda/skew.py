@@ -9,17 +9,17 @@ from .base import kernel
 
 def skew(run, vectors, out):
     """out[s] @ v is the cross product of vectors[s] and v; vectors (stack, 3)."""
-    run.each(skew_entries, vectors.shape[0] * 9, vectors, out)
+    run.launch(skew_entries, vectors.shape[0] * 9, vectors, out)
 
 
 def axial(run, matrices, out):
     """out[s] . v is the sum of the products of the entries of matrices[s] and skew(v)."""
-    run.each(axial_entries, matrices.shape[0] * 3, matrices, out)
+    run.launch(axial_entries, matrices.shape[0] * 3, matrices, out)
 
 
 @kernel("real[:, ::1], real[:, :, ::1]")
 def skew_entries(vectors, out):
-    """Skew-symmetric matrices, every entry by one thread."""
+    """Skew-symmetric matrices, a thread for each entry."""
     for entry in range(cuda.grid(1), out.shape[0] * 9, cuda.gridsize(1)):
         s, i, j = entry // 9, entry // 3 % 3, entry % 3
         if i == j:
@@ -32,7 +32,7 @@ def skew_entries(vectors, out):
 
 @kernel("real[:, :, ::1], real[:, ::1]")
 def axial_entries(matrices, out):
-    """Axial vectors, every entry by one thread."""
+    """Axial vectors, a thread for each entry."""
     for entry in range(cuda.grid(1), out.shape[0] * 3, cuda.gridsize(1)):
         s, i = entry // 3, entry % 3
         j, k = (i + 1) % 3, (i + 2) % 3

@@ -1,4 +1,4 @@
-"""Symmetric eigenvalues and singular values by cuSOLVER, through CuPy's functions."""
+"""Symmetric eigenvalues and singular values by cuSOLVER, called through CuPy."""
 
 # mypy: allow-untyped-defs
 
@@ -7,14 +7,14 @@ import math
 from numba import cuda
 
 from .base import _cupy, kernel, position
-from .libraries import BATCHED
+from .libraries import MAX_BATCHED_ROWS
 from .norms import leading_sign
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int32[::1], int64")
 def keep_finite(a, out, failures, failure):
-    """out = a; it fails where an entry is not finite, and is zero there: cuSOLVER may never return
-    from such matrices."""
+    """out = a, with 0 for entries that are not finite, for which the check fails: cuSOLVER may
+    iterate forever on such matrices."""
     for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
         s, i, j = position(number, a.shape)
         value = a[s, i, j]
@@ -26,8 +26,8 @@ def keep_finite(a, out, failures, failure):
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int64, int32[::1], int64")
 def sign_pairs(u, v, paired, failures, failure):
-    """Turn each column of u (stack, p, k), and that of v (stack, q, k) with it if `paired`, so that
-    the first of the largest entries in u is positive. It fails where one is nan."""
+    """Multiply each column of u (stack, p, k), and of v (stack, q, k) if `paired`, by 1 or -1 so
+    that the first of the largest entries in u is positive. Fails where an entry is nan."""
     stack, rows, count = u.shape
     for place in range(cuda.grid(1), stack * count, cuda.gridsize(1)):
         s, j = place // count, place % count
@@ -42,9 +42,9 @@ def sign_pairs(u, v, paired, failures, failure):
 
 
 def finite_copy(run, a, failure):
-    """A new array of the same numbers, as CuPy's. It fails where one is not finite."""
+    """Copy an array to one of CuPy's. Fails where an entry is not finite."""
     usable = run.empty(a.shape)
-    run.each(keep_finite, a.size, a, usable, run.failures, failure)
+    run.launch(keep_finite, a.size, a, usable, run.failures, failure)
     return _cupy.asarray(usable)
 
 
@@ -54,16 +54,16 @@ def eigen_by_library(run, a, values, vectors, failure):
     if stack == 0:
         return
     matrices = finite_copy(run, a, failure)
-    each = range(stack) if stack == 1 or n > BATCHED else [slice(None)]
-    for s in each:
+    indices = range(stack) if stack == 1 or n > MAX_BATCHED_ROWS else [slice(None)]
+    for s in indices:
         if vectors is None:
             _cupy.asarray(values)[s] = _cupy.linalg.eigvalsh(matrices[s])
         else:
-            found = _cupy.linalg.eigh(matrices[s])
-            _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = found
+            decomposition = _cupy.linalg.eigh(matrices[s])
+            _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = decomposition
     if vectors is not None:
-        last = vectors, vectors, 0, run.failures, failure
-        run.each(sign_pairs, stack * n, *last)
+        arguments = vectors, vectors, 0, run.failures, failure
+        run.launch(sign_pairs, stack * n, *arguments)
 
 
 def singular_by_library(run, a, u, s, v, failure):
@@ -74,7 +74,7 @@ def singular_by_library(run, a, u, s, v, failure):
     if u is None:
         _cupy.asarray(s)[...] = _cupy.linalg.svd(matrices, compute_uv=False)
         return
-    found = _cupy.linalg.svd(matrices, full_matrices=False)
-    _cupy.asarray(u)[...], _cupy.asarray(s)[...] = found[:2]
-    _cupy.asarray(v)[...] = found[2].swapaxes(1, 2)
-    run.each(sign_pairs, s.size, u, v, 1, run.failures, failure)
+    decomposition = _cupy.linalg.svd(matrices, full_matrices=False)
+    _cupy.asarray(u)[...], _cupy.asarray(s)[...] = decomposition[:2]
+    _cupy.asarray(v)[...] = decomposition[2].swapaxes(1, 2)
+    run.launch(sign_pairs, s.size, u, v, 1, run.failures, failure)

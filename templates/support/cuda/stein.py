@@ -1,4 +1,4 @@
-"""X - A X A' = Q as a Lyapunov equation, by Cayley's transformation of A."""
+"""The discrete Lyapunov equation X - A X A' = Q, as a continuous one by Cayley's transform of A."""
 
 # mypy: allow-untyped-defs
 
@@ -12,8 +12,8 @@ from .sylvester import from_basis, in_basis_of, schur_of, solve_triangular_sylve
 
 
 def cayley(run, a, q, failure):
-    """New arrays F = inv(A + I) (A - I) and C for which F X + X F' = C has the same solution as
-    X - A X A' = Q. It fails where A has the eigenvalue -1, so that there is not one solution."""
+    """New arrays F = inv(A + I) (A - I) and C such that F X + X F' = C has the solution of
+    X - A X A' = Q. Fails where A has the eigenvalue -1: then the solution is not unique."""
     total, inverse = combined(run, 1.0, (1.0, a)), run.empty(a.shape)
     pivots = run.empty(a.shape[:2], np.int32)
     lu_factor(run, total, pivots)
@@ -24,8 +24,8 @@ def cayley(run, a, q, failure):
 
 
 def lyapunov(run, f, c, out, precision, failure):
-    """out (stack, n, n) = the X with F X + X F' = C; the Schur form of F comes back. It fails where
-    two eigenvalues of F have the sum 0 in numbers of this precision."""
+    """out (stack, n, n) = the X with F X + X F' = C; returns the Schur form of F. Fails where two
+    eigenvalues of F have the sum 0, up to the given precision."""
     form, vectors = schur_of(run, f, failure)
     y = run.empty(c.shape, np.complex128)
     in_basis_of(run, vectors, c, vectors, y)

@@ -1,11 +1,11 @@
-"""A X + X B = C by Bartels and Stewart (1972): Schur forms of A and B, then substitution.
+"""Sylvester's equation A X + X B = C, by Schur forms of A and B and substitution (Bartels and
+Stewart 1972).
 
-A Schur form, T = V* A V upper triangular for a unitary V, is complex for real A too, so that no
-diagonal block has two rows. It is found by reduction to Hessenberg form and QR steps with
+A Schur form, T = V* A V upper triangular for a unitary V, is complex also for real A, so that it
+has no diagonal blocks of two rows. It is computed by reduction to Hessenberg form and QR steps with
 Wilkinson's shift (Golub and Van Loan, Matrix Computations, 7.4 and 7.5), all by rotations. The
 threads of a block share the rows and columns that a rotation changes; each thread computes the
-rotation itself.
-"""
+rotation itself."""
 
 # mypy: allow-untyped-defs
 
@@ -23,20 +23,20 @@ from .norms import largest_entry, power_below, precision_of
 
 @device
 def rotation(a, b):
-    """A real c and an s for which [[c, s], [-s*, c]] takes (a, b) to (r, 0)."""
-    first, second = math.hypot(a.real, a.imag), math.hypot(b.real, b.imag)
-    length = math.hypot(first, second)
-    if not second > 0:
+    """A real c and a complex s such that [[c, s], [-s*, c]] maps (a, b) to (r, 0)."""
+    a_size, b_size = math.hypot(a.real, a.imag), math.hypot(b.real, b.imag)
+    length = math.hypot(a_size, b_size)
+    if not b_size > 0:
         return 1.0, 0j
-    if not first > 0:
-        return 0.0, b.conjugate() / second
-    return first / length, (a / first) * (b.conjugate() / length)
+    if not a_size > 0:
+        return 0.0, b.conjugate() / b_size
+    return a_size / length, (a / a_size) * (b.conjugate() / length)
 
 
 @device
 def rotate(h, q, i, k, cleared, c, s):
-    """Multiply rows i and k of h by a rotation, and the same columns of h and of q by its inverse.
-    What it makes zero is in row k and column `cleared`, if that is not negative."""
+    """Multiply rows i and k of h by a rotation, and columns i and k of h and q by its inverse. Sets
+    h[k, cleared], which the rotation makes zero, to 0 exactly; nothing if `cleared` is negative."""
     opposite = s.conjugate()
     cuda.syncthreads()
     for j in range(cuda.threadIdx.x, h.shape[0], cuda.blockDim.x):
@@ -68,68 +68,68 @@ def wilkinson_shift(a, b, c, d):
 
 
 @device
-def separate(h, k, precision):
-    """Whether the entry left of the diagonal in row k is negligible, relative to the entries of the
-    diagonal beside it."""
-    around = abs(h[k - 1, k - 1]) + abs(h[k, k])
-    return abs(h[k, k - 1]) <= precision * (around if around > 0 else 1.0)
+def is_negligible(h, k, precision):
+    """Check whether the subdiagonal entry in row k is negligible relative to the diagonal entries
+    next to it."""
+    diagonal = abs(h[k - 1, k - 1]) + abs(h[k, k])
+    return abs(h[k, k - 1]) <= precision * (diagonal if diagonal > 0 else 1.0)
 
 
 @device
 def triangular_form(h, q, precision):
-    """Make h, with entries of size 1 at most, upper triangular; q is multiplied from the right.
-    Whether the iteration converges."""
+    """Transform h, with entries of size 1 at most, to upper triangular form, and multiply q by the
+    transformation from the right. Returns whether the iteration converges."""
     n = h.shape[0]
     for column in range(n - 2):
         for row in range(column + 2, n):
             c, s = rotation(h[column + 1, column], h[row, column])
             rotate(h, q, column + 1, row, column, c, s)
-    last = n - 1
+    stop = n - 1
     count = 0
-    while last > 0:
-        first = last
-        while first > 0 and not separate(h, first, precision):
-            first -= 1
-        if first > 0:
-            h[first, first - 1] = 0j
-        if first == last:
-            last -= 1
+    while stop > 0:
+        start = stop
+        while start > 0 and not is_negligible(h, start, precision):
+            start -= 1
+        if start > 0:
+            h[start, start - 1] = 0j
+        if start == stop:
+            stop -= 1
             count = 0
         elif count == 30 * max(n, 10):
             return False
         else:
             count += 1
             if count % 10 == 0:
-                shift = h[last, last] + 0.75 * abs(h[last, last - 1])
+                shift = h[stop, stop] + 0.75 * abs(h[stop, stop - 1])
             else:
                 shift = wilkinson_shift(
-                    h[last - 1, last - 1], h[last - 1, last], h[last, last - 1], h[last, last]
+                    h[stop - 1, stop - 1], h[stop - 1, stop], h[stop, stop - 1], h[stop, stop]
                 )
-            x, y = h[first, first] - shift, h[first + 1, first]
-            for k in range(first, last):
-                if k > first:
+            x, y = h[start, start] - shift, h[start + 1, start]
+            for k in range(start, stop):
+                if k > start:
                     x, y = h[k, k - 1], h[k + 1, k - 1]
                 c, s = rotation(x, y)
-                rotate(h, q, k, k + 1, k - 1 if k > first else -1, c, s)
+                rotate(h, q, k, k + 1, k - 1 if k > start else -1, c, s)
     return True
 
 
 @kernel("real[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], float64, int32[::1], int64")
 def schur_forms(a, form, vectors, precision, failures, failure):
-    """`schur`, by a block for each matrix."""
+    """`schur`, a block for each matrix."""
     n = a.shape[1]
     for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
         h, q = form[s], vectors[s]
         largest = largest_entry(a[s])
-        usable = largest < math.inf
-        factor = power_below(largest) if usable else 1.0
+        is_finite = largest < math.inf
+        factor = power_below(largest) if is_finite else 1.0
         for place in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
             i, j = place // n, place % n
-            h[i, j] = factor * a[s, i, j] if usable else 0.0
+            h[i, j] = factor * a[s, i, j] if is_finite else 0.0
             q[i, j] = 1.0 if i == j else 0.0
         cuda.syncthreads()
-        done = triangular_form(h, q, precision)
-        if cuda.threadIdx.x == 0 and not (done and usable):
+        converged = triangular_form(h, q, precision)
+        if cuda.threadIdx.x == 0 and not (converged and is_finite):
             failures[failure] = 1
         cuda.syncthreads()
         for place in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
@@ -138,16 +138,16 @@ def schur_forms(a, form, vectors, precision, failures, failure):
 
 
 def schur(run, a, form, vectors, failure):
-    """Schur form of each matrix of `a` (stack, n, n): a = v t v* for t = form, upper triangular,
-    and v = vectors, unitary, both complex. It fails where an entry is not finite, or the iteration
-    does not converge."""
+    """Compute a Schur form a = v t v* of each matrix of `a` (stack, n, n): t = form is upper
+    triangular, v = vectors unitary, both complex. Fails where an entry is not finite, or the
+    iteration does not converge."""
     stack, n, _ = a.shape
-    last = precision_of(np.float64), run.failures, failure
-    run.each_matrix(schur_forms, stack, n, a, form, vectors, *last)
+    arguments = precision_of(np.float64), run.failures, failure
+    run.launch_matrices(schur_forms, stack, n, a, form, vectors, *arguments)
 
 
 def schur_of(run, a, failure):
-    """New arrays: Schur forms and their vectors."""
+    """`schur` in new arrays: forms and vectors."""
     form, vectors = run.empty(a.shape, np.complex128), run.empty(a.shape, np.complex128)
     schur(run, a, form, vectors, failure)
     return form, vectors
@@ -172,68 +172,69 @@ def from_basis(run, left, inner, right, out):
 
 
 @device
-def entry_of(a, turned, i, j):
+def entry_of(a, transposed, i, j):
     """Entry i, j of a matrix, or of its conjugate transpose."""
-    return a[j, i].conjugate() if turned else a[i, j]
+    return a[j, i].conjugate() if transposed else a[i, j]
 
 
 @device
-def substitute_sylvester(a, b, y, a_turned, b_turned, least):
+def substitute_sylvester(a, b, y, a_transposed, b_transposed, min_pivot):
     """Replace y (n, m) by the X with op(A) X + X op(B) = y for upper triangular A and B, by the
-    threads of a block: all entries at once that do not wait for each other. Whether no pivot of
-    this thread was `least` or smaller."""
+    threads of a block, antidiagonal by antidiagonal: entries of one do not depend on each other.
+    Returns whether all pivots of this thread exceed `min_pivot`."""
     n, m = y.shape
-    fine = True
+    is_regular = True
     for wave in range(n + m - 1):
         for row in range(cuda.threadIdx.x, n, cuda.blockDim.x):
             column = wave - row
             if column >= 0 and column < m:
-                i = row if a_turned else n - 1 - row
-                j = m - 1 - column if b_turned else column
+                i = row if a_transposed else n - 1 - row
+                j = m - 1 - column if b_transposed else column
                 total = y[i, j]
                 for step in range(row):
-                    k = step if a_turned else n - 1 - step
-                    total -= entry_of(a, a_turned, i, k) * y[k, j]
+                    k = step if a_transposed else n - 1 - step
+                    total -= entry_of(a, a_transposed, i, k) * y[k, j]
                 for step in range(column):
-                    k = m - 1 - step if b_turned else step
-                    total -= y[i, k] * entry_of(b, b_turned, k, j)
-                pivot = entry_of(a, a_turned, i, i) + entry_of(b, b_turned, j, j)
-                if not abs(pivot) > least:
-                    fine = False
+                    k = m - 1 - step if b_transposed else step
+                    total -= y[i, k] * entry_of(b, b_transposed, k, j)
+                pivot = entry_of(a, a_transposed, i, i) + entry_of(b, b_transposed, j, j)
+                if not abs(pivot) > min_pivot:
+                    is_regular = False
                     pivot += 1.0
                 y[i, j] = total / pivot
         cuda.syncthreads()
-    return fine
+    return is_regular
 
 
 @kernel(
     "complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64, float64, "
     "int32[::1], int64"
 )
-def substitute_stack(a, b, y, a_turned, b_turned, precision, failures, failure):
-    """`substitute_sylvester` for a stack, by a block for each."""
+def substitute_stack(a, b, y, a_transposed, b_transposed, precision, failures, failure):
+    """`substitute_sylvester` for a stack, a block for each."""
     for s in range(cuda.blockIdx.x, y.shape[0], cuda.gridDim.x):
-        least = precision * max(largest_entry(a[s]), largest_entry(b[s]))
-        if not substitute_sylvester(a[s], b[s], y[s], a_turned != 0, b_turned != 0, least):
+        min_pivot = precision * max(largest_entry(a[s]), largest_entry(b[s]))
+        if not substitute_sylvester(
+            a[s], b[s], y[s], a_transposed != 0, b_transposed != 0, min_pivot
+        ):
             failures[failure] = 1
 
 
-def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, failure):
-    """Launch `substitute_sylvester`. It fails where a pivot is negligible, relative to the
-    entries of A and B, in numbers of this precision."""
+def solve_triangular_sylvester(run, a, b, y, a_transposed, b_transposed, precision, failure):
+    """Launch `substitute_stack`. Fails where a pivot is negligible relative to the entries of A and
+    B, up to the given precision."""
     stack, n, m = y.shape
-    flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
-    run.each_matrix(substitute_stack, stack, n if m else 0, a, b, y, *flags)
+    flags = int(bool(a_transposed)), int(bool(b_transposed)), precision, run.failures, failure
+    run.launch_matrices(substitute_stack, stack, n if m else 0, a, b, y, *flags)
 
 
 def schur_sylvester(
-    run, a_form, a_vectors, b_form, b_vectors, c, out, left_turned, right_turned, failure
+    run, a_form, a_vectors, b_form, b_vectors, c, out, a_transposed, b_transposed, failure
 ):
-    """out (stack, n, m) = the X of A X + X B = C, from Schur forms of A and B, or of their
-    transposes where these are turned. It fails where A and -B share an eigenvalue, so that the
-    equation is singular."""
+    """out (stack, n, m) = the X with A X + X B = C, from Schur forms of A and B, or of their
+    transposes if `a_transposed`, `b_transposed`. Fails where A and -B share an eigenvalue."""
     y = run.empty(c.shape, np.complex128)
     in_basis_of(run, a_vectors, c, b_vectors, y)
-    last = left_turned, right_turned, precision_of(out.dtype), failure
-    solve_triangular_sylvester(run, a_form, b_form, y, *last)
+    settings = a_transposed, b_transposed, precision_of(out.dtype), failure
+    solve_triangular_sylvester(run, a_form, b_form, y, *settings)
     from_basis(run, a_vectors, y, b_vectors, out)

@@ -1,6 +1,6 @@
-"""Triangular systems by substitution; the other triangle is never read.
+"""Triangular matrices: systems, inverses and determinants. The other triangle is never read.
 
-What solves and inverts takes matrices of which `triangular_invertible` is true.
+Functions that solve or invert require matrices that `triangular_invertible` accepts.
 """
 
 # mypy: allow-untyped-defs
@@ -14,9 +14,9 @@ from .libraries import by_library, triangular_by_library
 
 
 def triangular_invertible(run, a, failure):
-    """Whether no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
+    """Fail where a diagonal entry of a matrix of `a` (stack, n, n) is zero."""
     stack, n, _ = a.shape
-    run.each(find_zero_pivots, stack * n, a, run.failures, failure)
+    run.launch(find_zero_pivots, stack * n, a, run.failures, failure)
 
 
 def triangular_solve_rows(run, a, b, lower, transposed):
@@ -25,7 +25,7 @@ def triangular_solve_rows(run, a, b, lower, transposed):
     if by_library(run, "a triangular system", n):
         triangular_by_library(run, a, b, lower, transposed)
     else:
-        run.each(triangular_sides, stack * rows, a, b, int(lower), int(transposed))
+        run.launch(triangular_sides, stack * rows, a, b, int(lower), int(transposed))
 
 
 def triangular_solve_columns(run, a, b, lower, transposed):
@@ -46,7 +46,7 @@ triangular_logdet = determinant(LOGDET)
 
 @kernel("real[:, :, ::1], int32[::1], int64")
 def find_zero_pivots(a, failures, failure):
-    """Note if a diagonal entry is zero."""
+    """Fail where a diagonal entry is zero."""
     stack, n, _ = a.shape
     for entry in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         i = entry % n
@@ -56,8 +56,8 @@ def find_zero_pivots(a, failures, failure):
 
 @device
 def substitute(a, x, lower, transposed, unit):
-    """Replace the vector x by the solution of equations with a triangle of `a`. unit: whether its
-    diagonal is 1."""
+    """Replace the vector x by the solution of a system with a triangle of `a`. unit: whether its
+    diagonal counts as ones."""
     n = x.shape[0]
     forward = lower != transposed
     for step in range(n):
@@ -70,7 +70,7 @@ def substitute(a, x, lower, transposed, unit):
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int64, int64")
 def triangular_sides(a, b, lower, transposed):
-    """Solve for rows of b (stack, rows, n), each by a thread."""
+    """Solve for the rows of b (stack, rows, n), a thread for each."""
     stack, rows, _ = b.shape
     for side in range(cuda.grid(1), stack * rows, cuda.gridsize(1)):
         s = side // rows

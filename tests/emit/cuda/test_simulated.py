@@ -120,7 +120,7 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
         set_everywhere(patch, module, "cuda.base.power_of_two", power_of_two)
         if simulating():  # compiled kernels know it as it was
             set_everywhere(patch, module, "cuda.base.THREADS", 8)
-        set_everywhere(patch, module, "cuda.shares.BUSY", 64)
+        set_everywhere(patch, module, "cuda.shares.BUSY_THREADS", 64)
         if hasattr(module, "row_by_row"):
             rows = "cuda.shares.row_by_row"
             set_everywhere(patch, module, rows, lambda points, terms: by_rows)
