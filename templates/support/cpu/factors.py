@@ -1,11 +1,13 @@
 """Factorisations without pivoting: Cholesky, LU, QR; pseudoinverses by QR."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import copy_entries
 from .cholesky import cholesky_factor
+from .copies import copy_matrices
 from .eigen import largest_row_sum
 from .lapack import lapack_gelqf, lapack_orglq
 from .triangular import triangular_inverse, triangular_solve_columns
@@ -45,11 +47,11 @@ def unpivoted_lu(a, lower, upper):
     zero, or no larger than the rounding error of the terms that it is the sum of."""
     stack, n, _ = a.shape
     rounding = n * np.finfo(a.dtype).eps
+    copy_entries(a, upper)
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 lower[s, i, j] = i == j
-                upper[s, i, j] = a[s, i, j]
             terms = abs(a[s, i, i])
             for k in range(i):
                 multiplier = upper[s, i, k] / upper[s, k, k]
@@ -78,10 +80,8 @@ def thin_qr(a, q, r):
     factors = np.empty(k, a.dtype)
     size = 64 * k + 1
     work = np.empty(size, a.dtype)
+    copy_entries(a, q)
     for s in range(stack):
-        for i in range(p):
-            for j in range(k):
-                q[s, i, j] = a[s, i, j]
         if k > 0:
             lapack_gelqf((k, p, q[s], k, factors, work, size, info))
         for i in range(k):
@@ -143,21 +143,13 @@ def full_rank_pinv(a, out):
     factor = np.empty((stack, long_side, short_side), a.dtype)
     r = np.empty((stack, short_side, short_side), a.dtype)
     inverse = np.empty((stack, short_side, long_side), a.dtype)
-    for s in range(stack):
-        for i in range(long_side):
-            for j in range(short_side):
-                tall[s, i, j] = a[s, i, j] if p >= q else a[s, j, i]
+    copy_matrices(a, tall, p < q)
     if not thin_qr(tall, factor, r):
         return False
-    for s in range(stack):
-        for i in range(short_side):
-            for j in range(long_side):
-                inverse[s, i, j] = factor[s, j, i]
+    copy_matrices(factor, inverse, True)
     triangular_solve_columns(r, inverse, False, False)
+    copy_matrices(inverse, out, p < q)
     for s in range(stack):
-        for i in range(q):
-            for j in range(p):
-                out[s, i, j] = inverse[s, i, j] if p >= q else inverse[s, j, i]
         condition = largest_row_sum(a[s]) * largest_row_sum(out[s])
         if not 10 * np.finfo(a.dtype).eps * condition < 1:
             return False

@@ -11,6 +11,7 @@ import numpy as np
 from ..internals.functions import compiled
 from .base import NO
 from .blas import gemm
+from .copies import copy_matrices
 from .lapack import lapack_trsyl
 from .sylvester import schur
 
@@ -114,7 +115,5 @@ def sqrtm(a, out):
             return False
         gemm(1.0, vectors[s], True, matrices[s], False, 0.0, half)
         gemm(1.0, half, False, vectors[s], False, 0.0, form[s])
-        for i in range(n):
-            for j in range(n):
-                out[s, i, j] = form[s, i, j]
+    copy_matrices(form, out, False)
     return True

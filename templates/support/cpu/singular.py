@@ -11,6 +11,7 @@ from ..internals.functions import compiled
 from ..internals.memory import copy_entries
 from .base import NO
 from .blas import gemm
+from .copies import copy_matrices
 from .eigen import all_finite, leading_sign
 from .lapack import lapack_gesdd
 
@@ -73,10 +74,7 @@ def singular_vectors(a, u, s, v):
     stack, q, k = v.shape
     vh = np.empty((stack, k, q), a.dtype)
     converged = singular_triplets(a, u, s, vh)
-    for n in range(stack):
-        for i in range(q):
-            for j in range(k):
-                v[n, i, j] = vh[n, j, i]
+    copy_matrices(vh, v, True)
     return converged
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from .blas import gemm
+from .copies import copy_matrices
 from .lu import lu_factor, lu_solve_each_row
 from .sylvester import schur
 
@@ -92,9 +93,7 @@ def stein(a, b, q, out):
             return False
         gemm(1.0, a_vectors[s], True, right[s], False, 0.0, half)
         gemm(1.0, half, False, b_vectors[s], False, 0.0, right[s])
-        for i in range(n):
-            for j in range(m):
-                out[s, i, j] = right[s, i, j]
+    copy_matrices(right, out, False)
     return True
 
 
@@ -103,8 +102,5 @@ def discrete_lyapunov(a, q, out):
     """out (stack, n, n) = the X with A X A' - X + Q = 0. False where the product of two
     eigenvalues of A is 1, or no Schur form is found."""
     transposed = np.empty_like(a)
-    for s in range(len(a)):
-        for i in range(a.shape[1]):
-            for j in range(a.shape[1]):
-                transposed[s, i, j] = a[s, j, i]
+    copy_matrices(a, transposed, True)
     return stein(a, transposed, q, out)

@@ -8,6 +8,7 @@ import numpy as np
 from ..internals.functions import compiled
 from .base import NO, TRANSPOSED, VECTORS
 from .blas import gemm
+from .copies import copy_matrices
 from .lapack import lapack_gees, lapack_trsyl
 
 
@@ -23,14 +24,11 @@ def schur(a, form, vectors):
     results = (np.zeros(1, np.int32), values[0], values[1])
     size = 64 * n + 64
     workspace = (np.empty(size, form.dtype), size, unused, info)
-    for s in range(stack):
-        for i in range(n):
-            for j in range(n):
-                form[s, i, j] = a[s, i, j]
-        if n > 0:
-            lapack_gees((VECTORS, NO, unused, n, form[s], n, *results, vectors[s], n, *workspace))
-            if info[0] != 0:
-                return False
+    copy_matrices(a, form, False)
+    for s in range(stack if n > 0 else 0):
+        lapack_gees((VECTORS, NO, unused, n, form[s], n, *results, vectors[s], n, *workspace))
+        if info[0] != 0:
+            return False
     return True
 
 
