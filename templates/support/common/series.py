@@ -28,9 +28,9 @@ def hurwitz_zeta(s, q):
     the positive f = q - floor(q), 1 - f and 1 - q."""
     s, q = np.float64(s), np.float64(q)
     is_positive = q > 0.0
-    if not s > 1.0 or q != q or not (is_positive or s == np.floor(s)):
+    if not s > 1.0 or q != q or not (is_positive or s % 1.0 == 0.0):
         return math.nan
-    fraction = q - np.floor(q)
+    fraction = q % 1.0  # Numba's math.floor overflows, and CUDA has no np.floor
     if not is_positive and fraction == 0.0:
         return math.inf
     total = 0.0
