@@ -13,7 +13,7 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate
-from derivatrix.compiler.ir.identifiers import LONGEST
+from derivatrix.compiler.ir.identifiers import MAX_NAME_BYTES
 from derivatrix.compiler.operations import OPERATIONS, register
 from tests.cases import CASES
 
@@ -36,7 +36,7 @@ HOSTILE = [
     "n#",
     "",
     "2n",
-    "a" * (LONGEST + 1),
+    "a" * (MAX_NAME_BYTES + 1),
     "a" * 5000,
     "ﬁ",
     "x·y",
@@ -175,7 +175,7 @@ def test_names_of_generated_text_are_refused_or_kept_apart():
     assert not {"real", "words", "memory", "gemm", "dtype"} & refused
 
 
-@pytest.mark.parametrize("name", ["real", "words", "gemm", "n" * LONGEST])
+@pytest.mark.parametrize("name", ["real", "words", "gemm", "n" * MAX_NAME_BYTES])
 def test_names_of_helpers_and_locals_may_be_used(name):
     for declaration in (declared(name, n), declared("x", name)):
         module = dx.compile(declaration)
@@ -186,7 +186,7 @@ def test_names_of_helpers_and_locals_may_be_used(name):
 
 def test_functions_of_the_longest_names_keep_their_code(tmp_path, monkeypatch):
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
-    module = dx.compile(dx.function("f" * LONGEST, [x], dx.logsumexp(x), batch=[x]))
+    module = dx.compile(dx.function("f" * MAX_NAME_BYTES, [x], dx.logsumexp(x), batch=[x]))
     module.value_and_gradient(np.ones((3, 2)))
     assert [*(tmp_path / "cache").rglob("*value_and_gradient_kernel*.nbc")]
 
