@@ -13,16 +13,9 @@ import numpy as np
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler.ir import dimensions, indexing, literals, scalar_functions
+from derivatrix.compiler.ir import broadcasting, dimensions, indexing, literals, scalar_functions
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.broadcasting import (
-    Axis,
-    axis_labels,
-    broadcast_clash,
-    broadcast_shapes,
-    normalise_axes,
-    normalise_axis,
-)
+from derivatrix.compiler.ir.broadcasting import Axis
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text, require_square
@@ -262,12 +255,12 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
     if array.node.shape == shape:
         return array
     if (
-        broadcast_clash([array.node.shape, shape])
-        or broadcast_shapes(array.node.shape, shape) != shape
+        broadcasting.broadcast_clash([array.node.shape, shape])
+        or broadcasting.broadcast_shapes(array.node.shape, shape) != shape
     ):
         form = f"broadcast_to({{}}, {shape_text(shape)})"
         raise disagreement(form, [array.node], "its axes do not stretch to that")
-    labels = axis_labels(array.node.shape, shape)
+    labels = broadcasting.axis_labels(array.node.shape, shape)
     sizes = dict(enumerate(shape))
     return Array(ir.einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
 
@@ -304,7 +297,7 @@ def multiply(x: Array, y: Array) -> Array:
     for operand in (x, y):
         number = ir.literal(operand.node)
         if number is None:
-            factors.append((operand.node, axis_labels(operand.node.shape, shape)))
+            factors.append((operand.node, broadcasting.axis_labels(operand.node.shape, shape)))
         else:
             coefficient *= number
     return Array(ir.einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape))))
@@ -370,16 +363,16 @@ def matmul(a: Array, b: Array) -> Array:
     if inner[0] != inner[1]:
         problem = f"expected {inner[0]} = {inner[1]}"
         raise disagreement(form, [a.node, b.node], problem)
-    clash = broadcast_clash([a.node.shape[:-2], b.node.shape[:-2]])
+    clash = broadcasting.broadcast_clash([a.node.shape[:-2], b.node.shape[:-2]])
     if clash:
         problem = f"the leading axes do not broadcast: {clash}"
         raise disagreement(form, [a.node, b.node], problem)
-    stack = broadcast_shapes(a.node.shape[:-2], b.node.shape[:-2])
+    stack = broadcasting.broadcast_shapes(a.node.shape[:-2], b.node.shape[:-2])
     row, column, middle = "row", "column", "middle"
     a_core = (row, middle)[-min(a.ndim, 2) :]
     b_core = (middle, column)[: min(b.ndim, 2)]
-    a_labels = axis_labels(a.node.shape[:-2], stack) + a_core
-    b_labels = axis_labels(b.node.shape[:-2], stack) + b_core
+    a_labels = broadcasting.axis_labels(a.node.shape[:-2], stack) + a_core
+    b_labels = broadcasting.axis_labels(b.node.shape[:-2], stack) + b_core
     output = (*range(len(stack)), *a_core[:-1], *b_core[1:])
     sizes = dict(enumerate(stack))
     return Array(ir.einsum([(a.node, a_labels), (b.node, b_labels)], output, sizes=sizes))
@@ -387,7 +380,7 @@ def matmul(a: Array, b: Array) -> Array:
 
 def transpose(array: Array, axes: Sequence[int]) -> Array:
     """Permute the axes of `array`."""
-    order = [normalise_axis(axis, array.ndim) for axis in axes]
+    order = [broadcasting.normalise_axis(axis, array.ndim) for axis in axes]
     if sorted(order) != list(range(array.ndim)):
         raise disagreement(
             "transpose({})", [array.node], f"axes {tuple(axes)} are no order of {array.ndim} axes"
@@ -406,7 +399,7 @@ def trace(array: Array) -> Array:
 
 def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
     """Sum over `axis`, one or several; by default over all axes."""
-    summed = normalise_axes(axis, array.ndim)
+    summed = broadcasting.normalise_axes(axis, array.ndim)
     labels = range(array.ndim)
     output = [("kept", i) if i in summed else i for i in labels if keepdims or i not in summed]
     sizes = {("kept", i): sympy.S.One for i in summed} if keepdims else {}
@@ -577,9 +570,9 @@ def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int
         if node.ndim < rank:
             raise disagreement(form, operands, f"expected at least {rank} axes, not {node.ndim}")
         stacks.append(node.shape[: node.ndim - rank])
-    if clash := broadcast_clash(stacks):
+    if clash := broadcasting.broadcast_clash(stacks):
         raise disagreement(form, operands, f"the leading axes do not broadcast: {clash}")
-    stacked = broadcast_shapes(*stacks)
+    stacked = broadcasting.broadcast_shapes(*stacks)
     labelled = []
     for argument, axes in zip(arguments, stacks, strict=True):
         node = argument.node

@@ -60,7 +60,7 @@ def content_digest(value: object) -> str:
     return hashlib.blake2b(_Reader().text(value).encode(), digest_size=12).hexdigest()
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=65536, typed=True)  # SymPy's 1 and 1.0 may be equal
 def _symbolic(value: sympy.Basic) -> str:
     """Return `sympy.srepr`, with modules of classes, and numbers exact and short."""
     match value:

@@ -171,14 +171,11 @@ def readings(shapes: Sequence[Shape]) -> dict[sympy.Symbol, Reading]:
         count = len(result)
         for position, axis, length in axes:
             unread = [symbol for symbol in length.free_symbols if symbol not in result]
-            if len(unread) == 1 and _linear(length, unread[0]):
+            is_polynomial = not length.has(sympy.Min)
+            if len(unread) == 1 and is_polynomial and sympy.Poly(length, unread[0]).degree() == 1:
                 factor = length.coeff(unread[0], 1)
                 value = sympy.expand(LENGTH - length.coeff(unread[0], 0)) / factor
                 exact = factor == 1
                 value = value if exact else sympy.floor(value)
                 result[unread[0]] = Reading(position, axis, value, exact)
     return result
-
-
-def _linear(length: sympy.Expr, size: sympy.Basic) -> bool:
-    return not length.has(sympy.Min) and sympy.Poly(length, size).degree() == 1

@@ -37,6 +37,12 @@ class Series(NamedTuple):
             raise NoExpansion
         return self.coefficients[order - self.start] if order >= self.start else sympy.S.Zero
 
+    @property
+    def leading_and_ratios(self) -> tuple[sympy.Expr, list[sympy.Expr]]:
+        """a and the coefficients of u, where the series is a t^start (1 + u)."""
+        leading, *others = self.coefficients
+        return leading, [sympy.expand(part / leading) for part in others]
+
 
 def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Series:
     """Expand an expression at variable = 0+, each part of it with `terms` terms. Raises NoExpansion
@@ -115,8 +121,7 @@ class _Expander:
         start = base.start * exponent
         if not start.is_Integer:
             raise NoExpansion
-        leading = base.coefficients[0]
-        ratios = tuple(sympy.expand(part / leading) for part in base.coefficients[1:])
+        leading, ratios = base.leading_and_ratios
         weights = [sympy.binomial(exponent, k) for k in range(len(base.coefficients))]
         total = self._polynomial(weights, ratios)
         scale = leading**exponent
@@ -125,8 +130,7 @@ class _Expander:
 
     def _logarithm(self, inside: Series) -> Series:
         """log(a t^m (1 + u)) = log(a) + m log(t) + log(1 + u)."""
-        leading = inside.coefficients[0]
-        ratios = tuple(sympy.expand(part / leading) for part in inside.coefficients[1:])
+        leading, ratios = inside.leading_and_ratios
         weights = [-(sympy.Integer(-1) ** k) / max(k, 1) for k in range(len(inside.coefficients))]
         weights[0] = sympy.log(leading) + inside.start * LOGARITHM
         return _without_leading_zeros(0, self._polynomial(weights, ratios), inside.cancels)
@@ -148,7 +152,7 @@ class _Expander:
         if any(part.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for part in weights):
             raise NoExpansion
         result = _without_leading_zeros(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
-        # f(u) is as accurate as u where f(0) = 0; f(1 + u) has lost what 1 + u has.
+        # f(u) is as accurate as u where f(0) = 0; f(1 + u) has lost the digits that 1 + u has lost
         return result._replace(cancels=inside.cancels or (result.start > 0 and inside.start == 0))
 
     def _polynomial(

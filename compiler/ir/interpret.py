@@ -86,6 +86,7 @@ def _einsum(
     coefficient = float(dimensions.evaluate(node.coefficient, sizes))
     if not operands:
         return np.asarray(coefficient)
+    # in one loop nest, more than three factors would take the product of all sizes
     product = np.einsum(*operands, list(range(node.ndim)), optimize=len(operands) > 6)
     return np.asarray(coefficient * product)
 

@@ -282,20 +282,16 @@ class _Writer:
     def with_indices(self, factors: list[Factor], ndim: int) -> tuple[list[Factor], set[int]]:
         """Write structural factors as indices and reshapings of others where possible. Returns the
         remaining factors, and the labels that are summed thereby."""
-        summed: set[int] = set()
-        position = 0
-        while position < len(factors):
-            factor, others = factors[position], factors[:position] + factors[position + 1 :]
+        for position, factor in enumerate(factors):
+            others = factors[:position] + factors[position + 1 :]
             result = self.with_index(factor, others, ndim)
-            if result is None:
-                position += 1
-            else:
-                factors, position = result[0], 0
-                summed.update(result[1])
-        return factors, summed
+            if result is not None:
+                remaining, summed = self.with_indices(result[0], ndim)
+                return remaining, summed | result[1]
+        return factors, set()
 
     def with_index(
-        self, factor: Factor, others: list[Factor], ndim: int
+        self, factor: Factor, operands: list[Factor], ndim: int
     ) -> tuple[list[Factor], set[int]] | None:
         """Write a structural factor as an index of one of `others`. Returns these, and the labels
         that are summed thereby; None for other factors, and where it is impossible."""
@@ -305,8 +301,8 @@ class _Writer:
             if high < ndim and low != high:
                 return None
             renamed = [
-                other._replace(labels=tuple(low if i == high else i for i in other.labels))
-                for other in others
+                operand._replace(labels=tuple(low if i == high else i for i in operand.labels))
+                for operand in operands
             ]
             return renamed, {high} - {low}
         if not isinstance(node, (ir.Slice, ir.Gather, ir.Reshape, ir.Vech)):
@@ -315,12 +311,12 @@ class _Writer:
             return None
         outer, *inner = labels
         for axes in [inner] if isinstance(node, (ir.Slice, ir.Gather)) else [[outer], inner]:
-            holders = [other for other in others if set(axes) & set(other.labels)]
+            holders = [operand for operand in operands if set(axes) & set(operand.labels)]
             if len(holders) != 1 or min(axes) < ndim:
                 continue
             (holder,) = holders
             if sorted(label for label in holder.labels if label in axes) == sorted(axes):
-                unindexed = [other for other in others if other is not holder]
+                unindexed = [operand for operand in operands if operand is not holder]
                 new_axes = tuple(label for label in labels if label not in axes)
                 indexed = self.indexed(node, holder, tuple(axes), new_axes)
                 return [*unindexed, indexed], set(axes)

@@ -300,6 +300,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = result.xreplace({dummy: part for part, dummy in constants.items()})
     result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
     result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
+    # x**p / x as x**(p - 1), which has a value at x = 0
     if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
         result = sympy.powsimp(result)
     unknown = result.atoms(sympy.Derivative, sympy.Subs)

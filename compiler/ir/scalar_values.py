@@ -160,14 +160,14 @@ class Scalars:
         return number
 
     def name(self, name: str, degree: float = 0.0) -> int:
-        """Enter a variable; for `degree` see there."""
+        """Enter a variable; see `degree`."""
         return self._input("name", name, degree)
 
     def number(self, value: sympy.Expr) -> int:
         return self._enter("number", sympy.sympify(value))
 
     def load(self, place: Hashable, degree: float = 0.0) -> int:
-        """Enter the number at a place of memory; for `degree` see there."""
+        """Enter the number at a place of memory; see `degree`."""
         return self._input("load", place, degree)
 
     def _input(self, operator: str, payload: Hashable, degree: float) -> int:
@@ -180,7 +180,8 @@ class Scalars:
         tells which values are large together, and in which order to multiply them."""
         if number not in self._degrees:
             operator, _, children = self.entries[number]
-            values = children[1:] if operator in ("choose", "where") else children
+            is_choice = operator in ("choose", "where")  # the condition does not count
+            values = children[1:] if is_choice else children
             degrees = [self.degree(child) for child in values]
             match operator:
                 case "mul" | "times":
@@ -259,6 +260,7 @@ class Scalars:
             if self.constant(term) != 0:
                 nested = operator == "add" and len(children) <= MAX_FLATTENED
                 flat.extend(children if nested else (term,))
+        # a first term without a sign saves a negation
         return self._chain("add", sorted(flat, key=lambda term: self.entries[term][0] == "neg"))
 
     def within_range(
@@ -356,7 +358,9 @@ class Scalars:
         if expression in slots:
             return slots[expression]
         if isinstance(expression, sympy.Expr) and not expression.free_symbols & slots.keys():
-            return self.number(self._checked(expression))
+            if expression.has(sympy.I, sympy.zoo):
+                raise UnsupportedError(f"{expression} is no real number")
+            return self.number(expression)
         if expression in (sympy.true, sympy.false):
             return self.test(expression)
         if isinstance(expression, sympy.Add):
@@ -380,11 +384,6 @@ class Scalars:
             return self.lower(simpler, slots)
         operator, arguments = _operation(expression)
         return self.operate(operator, *(self.lower(a, slots) for a in arguments))
-
-    def _checked(self, number: sympy.Expr) -> sympy.Expr:
-        if number.has(sympy.I, sympy.zoo):
-            raise UnsupportedError(f"{number} is no real number")
-        return number
 
     def _lower_product(self, expression: sympy.Mul, slots: Mapping[sympy.Symbol, int]) -> int:
         factors, below = [], []

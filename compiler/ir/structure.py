@@ -36,7 +36,7 @@ MAX_FACTORS = 64
 """Most factors of a product that is compared with its own transpose."""
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536)  # bounded: a node in a cache stays alive
 def facts(node: ir.Node) -> frozenset[str]:
     """Return the structure facts of the last two axes of `node`; none for fewer axes."""
     if node.ndim < 2 or node.shape[-1] != node.shape[-2]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Factor, Map, Node, Sum, einsum, topological
 
 
@@ -24,56 +25,46 @@ def substitute(
     new: dict[Node, Node] = dict(replacements)
     stacked = {node: value.ndim > node.ndim for node, value in replacements.items()}
     for node in topological(roots):
-        if node not in new:
-            new[node], stacked[node] = _rebuild(node, new, stacked, stack)
+        if node in new:
+            continue
+        stacked[node] = any(stacked[child] for child in node.children)
+        if stacked[node]:
+            new[node] = _stacked(node, new, stacked, stack)
+        else:
+            is_unchanged = all(new[child] is child for child in node.children)
+            new[node] = node if is_unchanged else rebuilt(node, new)
     return [new[root] for root in roots]
 
 
-def _rebuild(
+def _stacked(
     node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], stack: Shape
-) -> tuple[Node, bool]:
-    if all(new[child] is child for child in node.children):
-        return node, False
-    deep = any(stacked[child] for child in node.children)
-    extra = stack if deep else ()
+) -> Node:
+    """Rebuild a node on children of which at least one has the leading axes `stack`."""
+
+    def broadcast(child: Node) -> Node:
+        if stacked[child]:
+            return new[child]
+        output = [("stack", axis) for axis in range(len(stack))]
+        sizes = dict(zip(output, stack, strict=True))
+        axes = range(child.ndim)
+        return einsum([(new[child], axes)], [*output, *axes], sizes=sizes)
+
+    def relabelled(factors: Iterable[Factor]) -> tuple[Factor, ...]:
+        leading = tuple(range(len(stack)))
+        return tuple(
+            (new[child], leading * stacked[child] + tuple(label + len(stack) for label in labels))
+            for child, labels in factors
+        )
+
     match node:
         case Einsum():
-            factors = _relabelled(node.factors, new, stacked, extra)
-            sizes = extra + node.sizes
-            return Einsum(node.coefficient, factors, sizes, len(extra) + node.ndim), deep
+            factors = relabelled(node.factors)
+            return Einsum(node.coefficient, factors, stack + node.sizes, len(stack) + node.ndim)
         case Sum():
-            terms = tuple(_lift(term, new, stacked, extra) for term in node.terms)
-            return Sum(terms, extra + node.shape), deep
+            return Sum(tuple(map(broadcast, node.terms)), stack + node.shape)
         case Map():
-            arguments = tuple(_lift(argument, new, stacked, extra) for argument in node.arguments)
-            return Map(node.expression, arguments), deep
+            return Map(node.expression, tuple(map(broadcast, node.arguments)))
         case Apply():
-            stacked_arguments = _relabelled(node.arguments, new, stacked, extra)
-            all_stacked = extra + node.stack
-            return Apply(
-                node.operation, stacked_arguments, all_stacked, node.parameters, node.output
-            ), deep
+            arguments, axes = relabelled(node.arguments), stack + node.stack
+            return Apply(node.operation, arguments, axes, node.parameters, node.output)
     raise TypeError(f"no substitution in {node!r}")
-
-
-def _relabelled(
-    factors: Iterable[Factor], new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
-) -> tuple[Factor, ...]:
-    """Replace labelled nodes, and shift their labels behind those of the leading axes."""
-    leading = tuple(range(len(extra)))
-    return tuple(
-        (
-            new[node],
-            (leading if stacked[node] else ()) + tuple(label + len(extra) for label in labels),
-        )
-        for node, labels in factors
-    )
-
-
-def _lift(node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape) -> Node:
-    if not extra or stacked[node]:
-        return new[node]
-    rank = node.ndim
-    output = [("stack", axis) for axis in range(len(extra))]
-    sizes = dict(zip(output, extra, strict=True))
-    return einsum([(new[node], range(rank))], [*output, *range(rank)], sizes=sizes)

@@ -184,6 +184,7 @@ def _factors(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...
     """det(A) and A⁻¹, then zeros; where A is nearly singular two zeros, then P, U and V."""
     (matrix,) = arguments
     s = np.linalg.svd(matrix, compute_uv=False)
+    # A⁻¹ loses as many digits as cond(A) has
     regular = (s[..., -1:] > np.finfo(s.dtype).eps ** 0.25 * s[..., :1]).all(-1)
     matrices = np.expand_dims(regular, (-2, -1))
     inverse = np.linalg.inv(np.where(matrices, matrix, np.eye(s.shape[-1])))

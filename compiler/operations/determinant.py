@@ -15,20 +15,10 @@ from derivatrix.compiler.operations.pivots import pivot
 from derivatrix.compiler.operations.shapes import square
 
 
-def _relative(at: Point) -> Array:
-    """tr(A⁻¹ dA), the relative change of the determinant (Jacobi's formula)."""
+def _relative_change(at: Point) -> Array:
+    """d det(A) / det(A) = d log |det(A)| = tr(A⁻¹ dA) (Jacobi's formula)."""
     inverse = apply(INVERSE, at.arguments[0])
     return sum_over(multiply(inverse.mT, at.tangents[0]))
-
-
-def _of_determinant(at: Point) -> tuple[Array, ...]:
-    """d det A = det(A) tr(A⁻¹ dA) (Jacobi's formula)."""
-    return (multiply(at.result, _relative(at)),)
-
-
-def _of_logarithm(at: Point) -> tuple[Array, ...]:
-    """d log det A = tr(A⁻¹ dA) (Jacobi's formula), also of the absolute value."""
-    return (_relative(at),)
 
 
 def _log_of_determinant(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -66,9 +56,8 @@ def _record(name: str, numpy: str, **fields: Any) -> Operation:
 DETERMINANT = _record(
     name="det",
     value=lambda arguments, parameters: (np.asarray(np.linalg.det(arguments[0])),),
-    differential=_of_determinant,
+    differential=lambda at: (multiply(at.result, _relative_change(at)),),
     numpy="np.linalg.det({0})",
-    unicode="det({0})",
     latex=r"\det({0})",
     domain=("invertible",),
     title="a determinant",
@@ -80,9 +69,8 @@ DETERMINANT = _record(
 LOG_DETERMINANT = _record(
     name="logdet",
     value=_log_of_determinant,
-    differential=_of_logarithm,
+    differential=lambda at: (_relative_change(at),),
     numpy="(np.linalg.slogdet({0})[1] + np.log(np.linalg.slogdet({0})[0]))",
-    unicode="logdet({0})",
     latex=r"\log\det({0})",
     domain=("spd",),
     title="the logarithm of a determinant",
@@ -94,7 +82,7 @@ LOG_DETERMINANT = _record(
 LOG_ABSOLUTE_DETERMINANT = _record(
     name="logabsdet",
     value=lambda arguments, parameters: (np.asarray(np.linalg.slogdet(arguments[0])[1]),),
-    differential=_of_logarithm,
+    differential=lambda at: (_relative_change(at),),
     numpy="np.linalg.slogdet({0})[1]",
     unicode="log|det({0})|",
     latex=r"\log\left|\det({0})\right|",

@@ -91,7 +91,6 @@ EIGVALSH = register(
         value=lambda arguments, parameters: (np.linalg.eigvalsh(arguments[0]),),
         differential=_values_differential,
         numpy=lambda arguments, *_: f"np.linalg.eigvalsh({arguments[0]})",
-        unicode="eigvalsh({0})",
         latex=r"\lambda({0})",
         kernel="eigen.symmetric_eigenvalues",
         single=lambda numbers, facts: (numbers[0],),
@@ -115,6 +114,7 @@ def _real(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
         raise np.linalg.LinAlgError(NOT_REAL)
     order = np.argsort(np.real(values))
     vectors = np.real(vectors)[:, order]
+    # relative errors of V⁻¹ are up to cond(V) n eps: beyond this none of its digits is certain
     if len(matrix) and np.linalg.cond(vectors) * 10 * len(matrix) * np.finfo(vectors.dtype).eps > 1:
         raise np.linalg.LinAlgError(NOT_REAL)
     return np.real(values)[order], vectors * signs(vectors)
@@ -201,7 +201,6 @@ EIGVALS = register(
         value=lambda arguments, parameters: each_matrix(_real_values, arguments),
         differential=_real_values_differential,
         numpy=lambda arguments, *_: _real_values_text(arguments[0]),
-        unicode="eigvals({0})",
         latex=r"\lambda({0})",
         kernel="eigen.real_eigenvalues",
         single=lambda numbers, facts: (numbers[0],),

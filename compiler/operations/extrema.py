@@ -54,7 +54,6 @@ MAXIMUM = register(
         value=lambda arguments, parameters: (np.asarray(arguments[0].max(-1)),),
         differential=_differential,
         numpy=lambda arguments, *_: f"np.max({arguments[0]}, -1)",
-        unicode="max({0})",
         latex=r"\max({0})",
         kernel="extrema.row_maxima",
         columns="columns.column_maxima",

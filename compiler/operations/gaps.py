@@ -36,6 +36,7 @@ def _differential(sign: int) -> Callable[[Point], tuple[Array, ...]]:
 
 def _level(x: np.ndarray) -> np.ndarray:
     largest = np.abs(x).max(-1, initial=0.0)
+    # eigenvalues and singular values have errors of some n eps times the largest
     return np.asarray(10 * x.shape[-1] * np.finfo(x.dtype).eps * largest)
 
 

@@ -34,7 +34,6 @@ INVERSE = register(
         value=lambda arguments, parameters: (np.linalg.inv(arguments[0]),),
         differential=_differential,
         numpy=lambda arguments, parameters, output: f"np.linalg.inv({arguments[0]})",
-        unicode="inv({0})",
         latex=r"{0}^{{-1}}",
         facts=_facts,
         domain=("invertible",),

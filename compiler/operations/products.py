@@ -75,7 +75,6 @@ PRODUCT = register(
         value=lambda arguments, parameters: (np.asarray(arguments[0].prod(-1)),),
         differential=_differential,
         numpy=lambda arguments, *_: f"np.prod({arguments[0]}, -1)",
-        unicode="prod({0})",
         latex=r"\prod({0})",
         kernel="products.row_products",
         rules=(_of_eigenvalues,),

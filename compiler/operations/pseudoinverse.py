@@ -42,7 +42,6 @@ PINV = register(
             "(lambda a: np.where(np.linalg.matrix_rank(a)[..., None, None] "
             f"== np.min(a.shape[-2:]), np.linalg.pinv(a), np.nan))({arguments[0]})"
         ),
-        unicode="pinv({0})",
         latex=r"{0}^{{+}}",
         kernel="factors.full_rank_pinv",
         single=reciprocal,

@@ -120,7 +120,6 @@ SVDVALS = register(
         value=lambda arguments, parameters: (np.linalg.svd(arguments[0], compute_uv=False),),
         differential=_values_differential,
         numpy=lambda arguments, *_: f"np.linalg.svd({arguments[0]}, compute_uv=False)",
-        unicode="svdvals({0})",
         latex=r"\sigma({0})",
         kernel="singular.singular_values",
         failure=NOT_CONVERGED,
@@ -135,11 +134,6 @@ singular value that is repeated or zero up to rounding.""",
 )
 
 
-def _nuclear_differential(at: Point) -> tuple[Array, ...]:
-    """d‖X‖ = ⟨W, dX⟩ with the polar factor W = U Vᵀ."""
-    return (sum_over(multiply(apply(POLAR, at.arguments[0]), at.tangents[0])),)
-
-
 NUCLEAR = register(
     Operation(
         name="nuclear_norm",
@@ -148,9 +142,11 @@ NUCLEAR = register(
         value=lambda arguments, parameters: (
             np.asarray(np.linalg.svd(arguments[0], compute_uv=False).sum(-1)),
         ),
-        differential=_nuclear_differential,
+        # d‖X‖ = ⟨W, dX⟩ with the polar factor W = U Vᵀ
+        differential=lambda at: (
+            sum_over(multiply(apply(POLAR, at.arguments[0]), at.tangents[0])),
+        ),
         numpy=lambda arguments, *_: f"np.linalg.norm({arguments[0]}, 'nuc', axis=(-2, -1))",
-        unicode="normnuc({0})",
         latex=r"\left\|{0}\right\|_*",
         kernel="singular.nuclear_norm",
         failure=NOT_CONVERGED,

@@ -255,7 +255,7 @@ def _largest(algebra: Algebra, x: Entries) -> Any:
 def softmax(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
-    powers = [algebra.exp(entry - largest) for entry in x]
+    powers = [algebra.exp(entry - largest) for entry in x]  # at most 1: no overflow
     reciprocal = algebra.number(1) / sum(powers[1:], powers[0])
     return (np.array([power * reciprocal for power in powers], dtype=object),)
 
@@ -273,7 +273,7 @@ def logsumexp(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> O
     (x,) = arguments
     largest = _largest(algebra, x)
     finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
-    shift = algebra.choose(finite, largest, algebra.number(0))
+    shift = algebra.choose(finite, largest, algebra.number(0))  # inf - inf would be nan
     powers = [algebra.exp(entry - shift) for entry in x]
     return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)
 

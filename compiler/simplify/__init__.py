@@ -26,6 +26,8 @@ from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_p
 from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
 MAX_PASSES = 50
+"""Most passes over a graph, should rules undo each other."""
+
 MAX_SPLICED_FACTORS = 10
 """Most factors of a product into which another is spliced: derivatives of long chains of products
 stay linear in their length."""
@@ -88,7 +90,7 @@ class _Simplifier:
         self.expand = expand
         self.rules = RULES + FINAL_RULES if final else RULES
         self.apply_rules = APPLY_RULES + FINAL_APPLY_RULES if final else APPLY_RULES
-        self.comparable: dict[ir.Node, ir.Node] = {}
+        self.comparable_forms: dict[ir.Node, ir.Node] = {}
 
     def simplify(self, node: ir.Node) -> ir.Node:
         match node:
@@ -107,9 +109,8 @@ class _Simplifier:
             return True
         if brings_inverse_together(node, product) or _is_split_again(node, product):
             return True
-        return (
-            self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= MAX_SPLICED_FACTORS
-        )
+        is_short = len(node.factors) + len(product.factors) <= MAX_SPLICED_FACTORS
+        return self.uses[node] <= 1 and is_short
 
     def _product(self, product: Product) -> ir.Node:
         simpler = simplify_product(product, self._inlinable, self.rules)
@@ -144,7 +145,7 @@ class _Simplifier:
         for position in sums:
             node = product.factors[position][0]
             assert isinstance(node, ir.Sum)
-            if len(arrays) == 1 and self.uses[node] <= 1:
+            if len(arrays) == 1 and self.uses[node] <= 1:  # its terms cost no more
                 return position
             frees_deltas = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
             if self.expand and frees_deltas and len(node.terms) <= MAX_EXPANDED_TERMS:
@@ -176,12 +177,11 @@ class _Simplifier:
         """Splice in all products, shared or not, so that equal terms become one node."""
         if not isinstance(monomial, ir.Einsum):
             return monomial
-        if monomial not in self.comparable:
+        if monomial not in self.comparable_forms:
             product = simplify_product(Product.of(monomial), _short(), self.rules)
-            self.comparable[monomial] = (
-                ir.zeros(monomial.shape) if product is None else _finished(product)
-            )
-        return self.comparable[monomial]
+            form = ir.zeros(monomial.shape) if product is None else _finished(product)
+            self.comparable_forms[monomial] = form
+        return self.comparable_forms[monomial]
 
     def _flat(self, terms: Sequence[ir.Node]) -> list[ir.Node]:
         flat: list[ir.Node] = []
@@ -205,8 +205,8 @@ def _short() -> Callable[[ir.Einsum, Product], bool]:
     budget = iter(range(MAX_SPLICES))
 
     def short(node: ir.Einsum, product: Product) -> bool:
-        few = len(node.factors) + len(product.factors) <= MAX_COMPARED_FACTORS
-        return few and next(budget, None) is not None
+        is_short = len(node.factors) + len(product.factors) <= MAX_COMPARED_FACTORS
+        return is_short and next(budget, None) is not None
 
     return short
 
@@ -254,13 +254,13 @@ def _finished(product: Product) -> ir.Node:
     sizes = [product.sizes[label] for label in sorted(numbers, key=numbers.__getitem__)]
     ndim = len(product.output)
     ordered = canonical_factors(ir.relabelled(product.factors, numbers), ndim, tuple(sizes))
-    final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))
+    dimensions: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))  # of canonical labels
     for node, labels in ordered:
-        final.update(zip(labels, node.shape, strict=True))
+        dimensions.update(zip(labels, node.shape, strict=True))
     coefficient = sympy.expand(product.coefficient)
     if coefficient == 1 and len(ordered) == 1 and ordered[0][1] == tuple(range(ndim)):
         return ordered[0][0]
-    shape = tuple(final[label] for label in range(len(final)))
+    shape = tuple(dimensions[label] for label in range(len(dimensions)))
     return ir.Einsum(coefficient, tuple(ordered), shape, ndim)
 
 

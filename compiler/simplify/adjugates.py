@@ -116,11 +116,11 @@ def _occurrences(product: Product) -> Iterator[_Occurrence]:
 
 
 def _with_adjugate(node: ir.Node) -> ir.Node:
-    for found in _occurrences(Product.of(node)) if isinstance(node, ir.Einsum) else ():
-        if len(found.inverses) <= found.power:
-            place = found.inverses[0]
-            adjugate = ir.Apply(ADJUGATE, found.inverse.arguments, found.inverse.stack)
-            product = found.cofactor(place).times((adjugate, found.labels(place)))
+    for occurrence in _occurrences(Product.of(node)) if isinstance(node, ir.Einsum) else ():
+        if len(occurrence.inverses) <= occurrence.power:
+            place = occurrence.inverses[0]
+            adjugate = ir.Apply(ADJUGATE, occurrence.inverse.arguments, occurrence.inverse.stack)
+            product = occurrence.cofactor(place).times((adjugate, occurrence.labels(place)))
             return _with_adjugate(product.node)
     return node
 
@@ -175,14 +175,14 @@ def _with_one_pair_combined(terms: Sequence[ir.Node]) -> list[ir.Node] | None:
             shared = _shared(*coefficients)
             if shared == 0:
                 continue
-            others = [term for i, term in enumerate(terms) if i not in (place, partner)]
+            result = [term for i, term in enumerate(terms) if i not in (place, partner)]
             leftovers = {place: coefficients[0] - shared, partner: coefficients[1] + shared}
-            others += [
+            result += [
                 replace(products[i], coefficient=coefficient).node
                 for i, coefficient in leftovers.items()
                 if coefficient != 0
             ]
-            return [*others, pair.derivative.scaled(shared / coefficients[0]).node]
+            return [*result, pair.derivative.scaled(shared / coefficients[0]).node]
     return None
 
 
@@ -221,7 +221,7 @@ def _has_inverse_or_determinant(node: ir.Node) -> bool:
 class _Pair:
     """det(A) A⁻¹[a,b] A⁻¹[c,d] in a product, with the labels of the `first` and `second` A⁻¹."""
 
-    found: _Occurrence
+    occurrence: _Occurrence
     places: tuple[int, int]
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -229,24 +229,24 @@ class _Pair:
     @property
     def exchanged(self) -> Product:
         """The product with A⁻¹[a,d] A⁻¹[c,b] instead."""
-        factors = list(self.found.product.factors)
+        factors = list(self.occurrence.product.factors)
         first, second = self.first, self.second
-        factors[self.places[0]] = self.found.inverse, (*first[:-1], second[-1])
-        factors[self.places[1]] = self.found.inverse, (*second[:-1], first[-1])
-        return replace(self.found.product, factors=tuple(factors))
+        factors[self.places[0]] = self.occurrence.inverse, (*first[:-1], second[-1])
+        factors[self.places[1]] = self.occurrence.inverse, (*second[:-1], first[-1])
+        return replace(self.occurrence.product, factors=tuple(factors))
 
     @property
     def derivative(self) -> Product:
         """The product with the difference of both instead: the derivative of adj(A) along a matrix,
         where the other factors are one; else all partial derivatives."""
-        inverse, cofactor = self.found.inverse, self.found.cofactor(*self.places)
+        inverse, cofactor = self.occurrence.inverse, self.occurrence.cofactor(*self.places)
         (*stack, a, b), (c, d) = self.first, self.second[-2:]
         terms = [(1, (a, b), (c, d)), (-1, (a, d), (c, b))]
         terms += [(sign, second, first) for sign, first, second in terms]
         for sign, (i, j), (k, m) in terms:
-            split = _split_matrix(cofactor, stack, m, k, {i, j})
-            if split is not None:
-                direction, product = split
+            parts = _split_matrix(cofactor, stack, m, k, {i, j})
+            if parts is not None:
+                direction, product = parts
                 arguments = (inverse.arguments[0], (direction, tuple(range(len(stack)))))
                 derivative = ir.Apply(ADJUGATE_DERIVATIVE, arguments, inverse.stack)
                 return product.scaled(sympy.Integer(sign)).times((derivative, (*stack, i, j)))
@@ -255,13 +255,13 @@ class _Pair:
 
 
 def _pairs(product: Product) -> Iterator[_Pair]:
-    for found in _occurrences(product):
-        symmetric = "symmetric" in facts(found.inverse.arguments[0][0])
-        for places in combinations(found.inverses, 2):
-            first, second = map(found.labels, places)
-            yield _Pair(found, places, first, second)
+    for occurrence in _occurrences(product):
+        symmetric = "symmetric" in facts(occurrence.inverse.arguments[0][0])
+        for places in combinations(occurrence.inverses, 2):
+            first, second = map(occurrence.labels, places)
+            yield _Pair(occurrence, places, first, second)
             if symmetric:
-                yield _Pair(found, places, first, (*second[:-2], second[-1], second[-2]))
+                yield _Pair(occurrence, places, first, (*second[:-2], second[-1], second[-2]))
 
 
 def _split_matrix(
@@ -289,4 +289,5 @@ def _split_matrix(
 
 
 def _is(node: ir.Node, operation: object) -> TypeGuard[ir.Apply]:
+    """Return whether a node is a result of an operation."""
     return isinstance(node, ir.Apply) and node.operation is operation

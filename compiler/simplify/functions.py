@@ -38,8 +38,8 @@ def fold_numbers(node: ir.Map) -> ir.Node | None:
 
 def extract_coefficient(node: ir.Map) -> ir.Node | None:
     """2 exp(x) is a coefficient and exp(x); x², x³ and products of arguments are products."""
-    coefficient, rest = node.expression.as_coeff_Mul()
-    powers = rest.as_powers_dict()
+    coefficient, function = node.expression.as_coeff_Mul()
+    powers = function.as_powers_dict()
     product = all(base.is_Symbol and e in (1, 2, 3) for base, e in powers.items())
     if coefficient == 1 and not product:
         return None
@@ -51,7 +51,7 @@ def extract_coefficient(node: ir.Map) -> ir.Node | None:
             for _ in range(int(exponent))
         ]
         return ir.einsum(factors, labels, coefficient)
-    return scale(Array(ir.Map(rest, node.arguments)), coefficient).node
+    return scale(Array(ir.Map(function, node.arguments)), coefficient).node
 
 
 def extract_sign(node: ir.Map) -> ir.Node | None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, apply, scale
-from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, Reshape, einsum, full
 from derivatrix.compiler.ir.product import Product, components
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.determinant import LOG_ABSOLUTE_DETERMINANT, LOG_DETERMINANT
@@ -21,26 +21,26 @@ class Kronecker(NamedTuple):
     coefficient: sympy.Expr
     left: Array
     right: Array
-    merge: Reshape
+    merge: ir.Reshape
 
 
-def inverse_of_kronecker(node: Apply) -> Node | None:
+def inverse_of_kronecker(node: ir.Apply) -> ir.Node | None:
     """(c A ⊗ B)⁻¹ = A⁻¹ ⊗ B⁻¹ / c."""
     if node.operation is not INVERSE or node.stack:
         return None
     product = _kronecker(node.arguments[0][0])
     if product is None:
         return None
-    factors: list[tuple[Node, str]] = [
+    factors: list[tuple[ir.Node, str]] = [
         (apply(INVERSE, product.left).node, "ij"),
         (apply(INVERSE, product.right).node, "kl"),
         (product.merge, "rik"),
         (product.merge, "sjl"),
     ]
-    return einsum(factors, "rs", 1 / product.coefficient)
+    return ir.einsum(factors, "rs", 1 / product.coefficient)
 
 
-def logarithm_of_determinant_of_kronecker(node: Apply) -> Node | None:
+def logarithm_of_determinant_of_kronecker(node: ir.Apply) -> ir.Node | None:
     """log |det(c A ⊗ B)| = q log |det A| + p log |det B| + p q log |c| for A (p, p) and B (q, q).
 
     Without the absolute value this holds where both determinants are positive: of two negative
@@ -57,19 +57,19 @@ def logarithm_of_determinant_of_kronecker(node: Apply) -> Node | None:
     if operation is LOG_DETERMINANT and not (definite and coefficient.is_positive):
         return None
     size, outer, inner = merge.shape
-    constant = Array(full(size * sympy.log(sympy.Abs(coefficient))))
+    constant = Array(ir.full(size * sympy.log(sympy.Abs(coefficient))))
     logarithms = scale(apply(operation, left), inner) + scale(apply(operation, right), outer)
     return (logarithms + constant).node
 
 
-def _kronecker(node: Node) -> Kronecker | None:
+def _kronecker(node: ir.Node) -> Kronecker | None:
     """Write a matrix as the Kronecker product of two square ones; None if it is none."""
-    if not isinstance(node, Einsum) or node.ndim != 2:
+    if not isinstance(node, ir.Einsum) or node.ndim != 2:
         return None
     merges = {
         labels[0]: (factor, labels)
         for factor, labels in node.factors
-        if isinstance(factor, Reshape)
+        if isinstance(factor, ir.Reshape)
     }
     if {*merges} != {0, 1} or merges[0][0] is not merges[1][0]:
         return None
@@ -77,14 +77,14 @@ def _kronecker(node: Node) -> Kronecker | None:
     _, (_, column, right) = merges[1]
     factors = [factor for factor in node.factors if factor not in merges.values()]
     groups = components(factors, ())
-    if any({0, 1} & _labels(group) for group in groups):
+    if any({0, 1} & {*ir.labels_of(group)} for group in groups):
         return None
-    lower = [group for group in groups if {below, right} & _labels(group)]
+    lower = [group for group in groups if {below, right} & {*ir.labels_of(group)}]
     upper = [group for group in groups if group not in lower]
-    if any({row, column} & _labels(group) for group in lower):
+    if any({row, column} & {*ir.labels_of(group)} for group in lower):
         return None
     product = Product.of(node)
-    assert isinstance(merge, Reshape)
+    assert isinstance(merge, ir.Reshape)
     return Kronecker(
         node.coefficient,
         _matrix(product, upper, row, column),
@@ -93,15 +93,13 @@ def _kronecker(node: Node) -> Kronecker | None:
     )
 
 
-def _labels(factors: Sequence[Factor]) -> set[int]:
-    return {label for _, labels in factors for label in labels}
-
-
-def _matrix(product: Product, groups: Sequence[list[Factor]], row: int, column: int) -> Array:
+def _matrix(product: Product, groups: Sequence[list[ir.Factor]], row: int, column: int) -> Array:
     """Multiply factors to a matrix; with one label for rows and columns it is diagonal."""
-    factors: list[tuple[Node, tuple[int, ...]]] = [factor for group in groups for factor in group]
+    factors: list[tuple[ir.Node, tuple[int, ...]]] = [
+        factor for group in groups for factor in group
+    ]
     if row == column:
         (column,) = product.fresh(1)
-        factors.append((Delta(product.sizes[row]), (row, column)))
+        factors.append((ir.Delta(product.sizes[row]), (row, column)))
     sizes = {row: product.sizes[row], column: product.sizes.get(column, product.sizes[row])}
-    return Array(einsum(factors, (row, column), sizes=sizes))
+    return Array(ir.einsum(factors, (row, column), sizes=sizes))

@@ -218,9 +218,9 @@ class _Fusion:
                 )
             case ir.Sum():
                 involved = [term for term in node.terms if _involves(term, self.lengths)]
-                others = tuple(term for term in node.terms if term not in involved)
-                if others:
-                    involved += simplify([ir.Sum(others, node.shape)])
+                constant_terms = tuple(term for term in node.terms if term not in involved)
+                if constant_terms:
+                    involved += simplify([ir.Sum(constant_terms, node.shape)])
                 return sympy.Add(*map(self.expression, involved))
         assert isinstance(node, ir.Einsum)
         for square in self.squares:

@@ -190,6 +190,7 @@ def merge_powers(product: Product) -> Product | None:
     for (base, labels), members in groups.items():
         total = sum((exponent for _, exponent in members), sympy.S.Zero)
         has_powers = len(members) > 1 and any(exponent != 1 for _, exponent in members)
+        # squares and cubes stay products: other rules see their factors
         if not has_powers and not (len(members) > 3 and not isinstance(base, ir.Structural)):
             continue
         product = product.without(*(position for position, _ in members))

@@ -42,9 +42,9 @@ def with_one_sigmoid(
         change = difference(a, b)
         if isinstance(change, Sum) and change.terms:
             continue
-        others = [term for term in terms if term not in (s.term, r.term)]
+        unchanged = [term for term in terms if term not in (s.term, r.term)]
         with_sigmoid = s.product(*shared, (change, s.axes), (s.factor, s.labels))
-        return [*others, with_sigmoid, s.product(*shared, (b, s.axes))]
+        return [*unchanged, with_sigmoid, s.product(*shared, (b, s.axes))]
     return None
 
 

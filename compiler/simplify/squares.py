@@ -16,17 +16,14 @@ from derivatrix.compiler.ir.structure import facts
 def variables(node: Map) -> Iterator[tuple[sympy.Expr, Node, sympy.Expr]]:
     """Yield the squares of lengths in a function of entries: expression, node and degree."""
     slots = slots_of(node)
-    powers = [p.base for p in node.expression.atoms(sympy.Pow) if not _natural(p.exp)]
-    compound = sorted({b for b in powers if not b.is_Symbol}, key=sympy.default_sort_key)
+    powers = node.expression.atoms(sympy.Pow)
+    bases = {p.base for p in powers if not (p.exp.is_Integer and p.exp.is_positive)}
+    compound = sorted({b for b in bases if not b.is_Symbol}, key=sympy.default_sort_key)
     for base in [*slots, *compound]:
         length = slots.get(base) or Map(base, node.arguments)
         degree = degree_in(base, node.arguments)
         if degree is not None and degree.is_positive:
             yield base, length, degree
-
-
-def _natural(exponent: sympy.Expr) -> bool:
-    return bool(exponent.is_Integer and exponent.is_positive)
 
 
 def slots_of(node: Map) -> dict[sympy.Expr, Node]:
@@ -42,14 +39,9 @@ def roots(node: Map) -> list[sympy.Pow]:
         if power.base in slots
         and power.exp.is_Rational
         and not power.exp.is_Integer
-        and _is_square(slots[power.base])
+        and (degree := degree_of(slots[power.base])) is not None
+        and degree.is_positive
     ]
-
-
-def _is_square(node: Node) -> bool:
-    """Return whether a node is a power of a length, with positive exponent."""
-    degree = degree_of(node)
-    return degree is not None and bool(degree.is_positive)
 
 
 def degree_in(expression: sympy.Expr, arguments: Sequence[Node]) -> sympy.Expr | None:
@@ -107,7 +99,7 @@ def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:
     links = [f for f in factors if "spd" in facts(f[0]) and len(set(f[1][-2:])) == 2]
     halves = [factor for factor in factors if factor not in links]
 
-    def splits(factors: Sequence[Factor], names: Mapping[int, int]) -> bool:
+    def split_into_halves(factors: Sequence[Factor], names: Mapping[int, int]) -> bool:
         """Return whether the factors split into halves; `names` maps labels of one to the other."""
         if not factors:
             linked = {frozenset(labels[-2:]) for _, labels in links}
@@ -121,11 +113,11 @@ def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:
                 for target in (axes, *transposed):
                     for pair in ((labels, target), (target, labels)):
                         extended = _extended(names, *pair, summed)
-                        if extended is not None and splits(remaining, extended):
+                        if extended is not None and split_into_halves(remaining, extended):
                             return True
         return False
 
-    return splits(halves, {})
+    return split_into_halves(halves, {})
 
 
 def _extended(
