@@ -62,7 +62,7 @@ def content_digest(value: object) -> str:
 
 @lru_cache(maxsize=65536, typed=True)  # SymPy's 1 and 1.0 may be equal
 def _symbolic(value: sympy.Basic) -> str:
-    """Return `sympy.srepr`, with modules of classes, and numbers exact and short."""
+    """Return `sympy.srepr`, but with modules of classes, and with exact, short numbers."""
     match value:
         case sympy.Integer():
             return str(value)

@@ -84,7 +84,7 @@ class Differences(scalar_functions.ScalarFunction):
 @cache
 def differences(function: sympy.Expr) -> type[Differences]:
     """Return the divided differences of an expression of VARIABLE, as a SymPy function of points.
-    It is called as the elementary function, as in "exp", or as the expression."""
+    Its name is that of the elementary function, as "exp", or the expression."""
     plain = isinstance(function, sympy.Function) and function.args == (VARIABLE,)
     name = function.func.__name__ if plain else f"({function})"
     return type(name, (Differences,), {"function": function})

@@ -70,8 +70,7 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
 
 
 def _require_one_list(parts: list[object]) -> None:
-    """Raise UnsupportedError for an index by a list and anything but slices, for which NumPy moves
-    axes."""
+    """Raise UnsupportedError for a list beside anything but slices: NumPy moves its axis then."""
     lists = [part for part in parts if isinstance(part, (list, np.ndarray))]
     scalars = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
     if lists and (len(lists) > 1 or scalars):

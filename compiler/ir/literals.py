@@ -37,7 +37,7 @@ def real_number(value: Any) -> sympy.Expr:
 
 
 def items(value: Any, expected: str) -> list[Any]:
-    """List the items of an iterable; `expected` says in the UnsupportedError what is one."""
+    """List the items of an iterable. Raises UnsupportedError, which says what was `expected`."""
     try:
         return list(value)
     except TypeError as error:

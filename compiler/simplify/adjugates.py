@@ -70,7 +70,8 @@ def _factored(node: ir.Node) -> ir.Node:
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """All factors A⁻¹ of a product, one det(A)ᵏ, by their positions, and the sum of all such k."""
+    """The positions of all factors A⁻¹ of a product and of one det(A)ᵏ, and the sum of all such
+    k."""
 
     product: Product
     inverses: tuple[int, ...]

@@ -183,7 +183,7 @@ def logistic(node: ir.Map) -> ir.Node | None:
 
 
 def linear_in_zero(node: ir.Apply) -> ir.Node | None:
-    """Write an operation that is linear in a zero argument as zero."""
+    """Replace an operation by zero if an argument in which it is linear is zero."""
     if any(ir.is_zero(node.arguments[position][0]) for position in node.operation.transposes):
         return ir.zeros(node.shape)
     return None

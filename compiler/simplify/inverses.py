@@ -36,7 +36,7 @@ def cancel_inverse(product: Product) -> Product | None:
 
 
 def _applied(product: Product, operation: Operation) -> Iterator[tuple[int, Apply, Labels]]:
-    """Yield position, node and labels of results of an operation on stacks in order."""
+    """Yield position, node and labels of the results of `operation` with stacked axes in order."""
     for position, (node, labels) in enumerate(product.factors):
         if not isinstance(node, Apply) or node.operation is not operation:
             continue

@@ -24,7 +24,7 @@ Rule = Callable[[Product], Product | None]
 def simplify_product(
     product: Product, inlinable: Callable[[ir.Einsum, Product], bool], rules: Sequence[Rule]
 ) -> Product | None:
-    """Apply the rules until none applies. Returns None for zero, and without entries."""
+    """Apply the rules until none applies. Returns None if the product is zero or empty."""
     while True:
         position = next(
             (
@@ -60,7 +60,7 @@ def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
 
 
 def count_free_labels(product: Product) -> Product | None:
-    """Count the size of a summed label that no factor has."""
+    """Multiply by the size of a summed label that no factor has, and drop the label."""
     counted = product.counted()
     return None if counted is product else counted
 

@@ -30,7 +30,7 @@ def with_root_lengths(
 
 def is_short_sum(node: ir.Node) -> bool:
     """Return whether each of many entries is a sum of a few, as the squared distances of points in
-    space: scaling in their roots makes such vector code half as slow again."""
+    space: their vector code takes half as long again with scaled roots."""
     if isinstance(node, ir.Sum):
         return any(map(is_short_sum, node.terms))
     sizes = [node.sizes[label] for label in node.contracted] if isinstance(node, ir.Einsum) else []

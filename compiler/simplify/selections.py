@@ -63,7 +63,7 @@ def _selected_by(product: Product, support: ir.Factor) -> Product:
 
 
 def _selection(support: ir.Factor, factors: Sequence[ir.Factor], labels: ir.Labels) -> ir.Factor:
-    """Return the product of the factors along `labels`, and zero where `support` is."""
+    """Return the product of the factors along `labels`, set to zero where `support` is zero."""
     indicator, inside = support
     assert isinstance(indicator, ir.Map)
     conditions = [(argument, inside) for argument in indicator.arguments]
@@ -106,7 +106,7 @@ def _supports(node: ir.Node) -> frozenset[ir.Factor]:
 
 
 def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
-    """Return 1 where a function is not on a branch that is 0, else 0; None without such."""
+    """Return the indicator that a function is not on a branch that is 0; None without such."""
     if isinstance(expression, step):
         expression = expression.definition()
     if not isinstance(expression, Piecewise):

@@ -45,8 +45,8 @@ def roots(node: Map) -> list[sympy.Pow]:
 
 
 def degree_in(expression: sympy.Expr, arguments: Sequence[Node]) -> sympy.Expr | None:
-    """Return the smallest q with f = O(‖x‖^q) at 0 for a sum f of non-negative powers that is zero
-    only at x = 0; None for other expressions."""
+    """Return the least exponent q in a sum f of non-negative powers that is zero only at x = 0,
+    where f = O(‖x‖^q); None for other expressions."""
     slots = {slot(place): argument for place, argument in enumerate(arguments)}
     parts = [degree_in(part, arguments) for part in expression.args]
     degrees = [part for part in parts if part is not None]

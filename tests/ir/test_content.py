@@ -62,8 +62,8 @@ def test_two_equations_in_one_expression(pair) -> None:
     np.testing.assert_allclose(evaluate(node, value, {"n": 3}), expected, rtol=0, atol=1e-13)
     assert np.abs(one - two).max() > 1e-12
     scope = {"np": np, "scipy": __import__("scipy"), **value}
-    found = eval(function.formula("value", style="numpy"), scope)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    actual = eval(function.formula("value", style="numpy"), scope)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9)
     shown = function.formula("value")
     assert sum(shown.count(name) for name in ("root(", "fixed_point(", "argmin(")) >= 2
 
@@ -152,16 +152,16 @@ def session(folder: Path, seed: int) -> list[float]:
 
 def test_what_changes_between_sessions(tmp_path: Path) -> None:
     """Another root of one name, and an operation of the user's whose file has changed."""
-    found = {}
+    actual = {}
     for seed, (power, factor) in enumerate([(2, 2.0), (3, 3.0), (2, 2.0)]):
         (tmp_path / "use.py").write_text(SCRIPT.format(power=power), encoding="utf-8")
         (tmp_path / "double.py").write_text(DOUBLE.format(factor=factor), encoding="utf-8")
         *numbers, mark = session(tmp_path, seed)
         expected = [3 ** (1 / power), *[factor] * 6]
         np.testing.assert_allclose([float(number) for number in numbers], expected, rtol=1e-14)
-        found.setdefault(factor, set()).add(mark)
-    assert [len(marks) for marks in found.values()] == [1, 1]
-    assert found[2.0] != found[3.0]
+        actual.setdefault(factor, set()).add(mark)
+    assert [len(marks) for marks in actual.values()] == [1, 1]
+    assert actual[2.0] != actual[3.0]
 
 
 def made(factor: float, numbers: tuple[float, ...] = (1.0,)) -> Operation:

@@ -25,8 +25,8 @@ def test_coefficients(expression: sympy.Expr) -> None:
     series = expansion(expression, t, 8)
     expected = sympy.series(expression, t, 0, 4).removeO().subs(a, 2)
     orders = range(series.start, 4)
-    found = sum(series.coefficient(order) * t**order for order in orders)
-    assert sympy.simplify(found.subs(a, 2) - expected) == 0
+    actual = sum(series.coefficient(order) * t**order for order in orders)
+    assert sympy.simplify(actual.subs(a, 2) - expected) == 0
     assert series.coefficient(series.start - 1) == 0
 
 

@@ -64,14 +64,14 @@ def test_rewritten(node: Node) -> None:
                 return product.multiplied_out(position, factor)
         return None
 
-    found = Product.of_factor(node).rewritten(rewrite)
-    close(sum((value(product.node) for product in found), np.zeros_like(value(node))), value(node))
+    actual = Product.of_factor(node).rewritten(rewrite)
+    close(sum((value(product.node) for product in actual), np.zeros_like(value(node))), value(node))
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=3).map(tuple)), st.sets(st.integers(0, 12)))
 def test_components(labels: list[tuple[int, ...]], apart: set[int]) -> None:
     """The components of the graph whose edges link factors with their labels."""
-    found = components(list(enumerate(labels)), apart)
+    actual = components(list(enumerate(labels)), apart)
     pairs = [(i, len(labels) + own) for i, each in enumerate(labels) for own in {*each} - apart]
     rows, columns = ([pair[side] for pair in pairs] for side in (0, 1))
     size = len(labels) + 13
@@ -81,4 +81,4 @@ def test_components(labels: list[tuple[int, ...]], apart: set[int]) -> None:
         [factor for factor in enumerate(labels) if of[factor[0]] == number]
         for number in dict.fromkeys(of[: len(labels)])
     ]
-    assert found == groups
+    assert actual == groups

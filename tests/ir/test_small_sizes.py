@@ -109,7 +109,7 @@ def test_every_operation(name: str) -> None:
 
 
 def fits(function: Function, sizes: Sizes) -> bool:
-    """Whether the conditions on sizes hold."""
+    """Return whether the sizes meet the conditions."""
     return all(eval(text, {}, dict(sizes)) for text in function.requirements)
 
 
@@ -214,8 +214,8 @@ def test_conditions(conditions: tuple[str, ...]) -> None:
 
 def test_conditions_of_equations() -> None:
     P = dx.vector("P", n)
-    found = dx.root(P**3 + P - x - x[2], P, x)
-    assert dx.function("f", [x], found).requirements == ("n >= 3",)
+    actual = dx.root(P**3 + P - x - x[2], P, x)
+    assert dx.function("f", [x], actual).requirements == ("n >= 3",)
 
 
 def test_what_no_sizes_fulfil_is_refused() -> None:

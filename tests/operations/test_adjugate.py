@@ -30,11 +30,11 @@ def determinant() -> Any:
 
 
 def cofactors(matrix: np.ndarray) -> np.ndarray:
-    found = np.empty_like(matrix)
+    actual = np.empty_like(matrix)
     for i, j in np.ndindex(matrix.shape):
         rest = np.delete(np.delete(matrix, i, 0), j, 1)
-        found[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
-    return found
+        actual[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
+    return actual
 
 
 def of_rank(size: int, rank: int) -> np.ndarray:
@@ -80,10 +80,10 @@ def second(
     function: Callable[[mpmath.matrix], mpmath.mpf], matrix: np.ndarray, *steps: np.ndarray
 ) -> float:
     """The second derivative along two steps, by differences in 50 digits."""
-    one, other = (mpmath.matrix(step.tolist()) * mpmath.mpf("1e-15") for step in steps)
+    a, b = (mpmath.matrix(step.tolist()) * mpmath.mpf("1e-15") for step in steps)
     here = mpmath.matrix(matrix.tolist())
     corners = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
-    total = sum(i * j * function(here + i * one + j * other) for i, j in corners)
+    total = sum(i * j * function(here + i * a + j * b) for i, j in corners)
     return float(total / 4 * mpmath.mpf("1e30"))
 
 
@@ -109,7 +109,7 @@ def pushed(module: Any, matrix: np.ndarray, *steps: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", SECOND)
 def test_second_derivatives_at_singular_matrices(name: str) -> None:
-    """Those of rank n - 2 have one that is not zero."""
+    """Second derivatives of det are zero below rank n - 2, and not at it."""
     expression, exact = SECOND[name]
     (leaf,) = [each for each in (X, S, F) if each.node in topological([expression.node])]
     module = dx.compile(dx.function("f", [leaf], expression))
@@ -191,8 +191,8 @@ def test_a_planted_fault_is_refused(tmp_path: Path) -> None:
     right = adjugates._closed
 
     def turned(*arguments: Any) -> Any:
-        found = right(*arguments)
-        return found and (Array(found[0]).mT.node, found[1])
+        actual = right(*arguments)
+        return actual and (Array(actual[0]).mT.node, actual[1])
 
     identity = Identity("det(X)", "X: n n", "X", "")
     assert (

@@ -46,10 +46,10 @@ def test_riccati(
     assert kernel(*arrays, out)
     for before, after in zip(kept, arrays, strict=True):
         np.testing.assert_array_equal(before, after)
-    for found, *matrices in zip(out, *(array.astype(float) for array in kept), strict=True):
+    for actual, *matrices in zip(out, *(array.astype(float) for array in kept), strict=True):
         matrices[2:] = ((matrix + matrix.T) / 2 for matrix in matrices[2:])
         expected = reference(*matrices)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * abs(expected).max())
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * abs(expected).max())
 
 
 def doubled(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
@@ -72,10 +72,10 @@ def doubled(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.nd
 def test_riccati_with_a_large_entry(place: int, size: float) -> None:
     matrices = [stack[:1].copy() for stack in draw(4)]
     matrices[place][0, 0, 0] += abs(size) if place > 1 else size
-    found = np.empty_like(matrices[0])
-    assert riccati.discrete_riccati(*matrices, found)
+    actual = np.empty_like(matrices[0])
+    assert riccati.discrete_riccati(*matrices, actual)
     expected = doubled(*(stack[0] for stack in matrices))
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-13 * np.abs(expected).max())
+    np.testing.assert_allclose(actual[0], expected, rtol=0, atol=2e-13 * np.abs(expected).max())
 
 
 def test_riccati_where_the_closed_loop_has_repeated_eigenvalues() -> None:
@@ -144,7 +144,7 @@ SINGULAR = {
 
 @pytest.mark.parametrize("name", SINGULAR)
 def test_references_of_singular_equations(name: str) -> None:
-    """As the kernels do; of stacked matrices one is enough."""
+    """References raise errors as kernels do, also for one singular matrix in a stack."""
     record = OPERATIONS[name]
     for matrices in SINGULAR[name]:
         stacked = [np.stack([3 * np.eye(2), matrix]) for matrix in matrices]
@@ -218,8 +218,8 @@ def test_a_symmetric_sylvester_equation_is_one_of_lyapunov() -> None:
     values = {"A": draw(3)[0][0], "Q": draw(3)[2][1], "S": draw(3)[2][2] + np.eye(3)}
     before = dx.solve_sylvester(A.T, A, Q) + dx.solve_sylvester(S, S, Q - S) + S @ S
     wanted = evaluate(before.node, values, {"n": 3})
-    found = evaluate(simplify([before.node])[0], values, {"n": 3})
-    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    actual = evaluate(simplify([before.node])[0], values, {"n": 3})
+    np.testing.assert_allclose(actual, wanted, rtol=1e-10)
 
 
 def test_weights_are_made_symmetric() -> None:

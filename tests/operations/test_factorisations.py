@@ -101,7 +101,7 @@ TALL: dict[str, tuple[Array, Reference]] = {
     "eig V": (dx.eig(M).eigenvectors, eig),
     "eigvals": (dx.eigvals(M), lambda m: np.sort(np.linalg.eigvals(m))),
 }
-ANY: dict[str, tuple[Array, Reference]] = {
+ANY_SHAPE: dict[str, tuple[Array, Reference]] = {
     "svd U": (dx.svd(A).U, lambda a: svd(a)[0]),
     "svd S": (dx.svd(A).S, lambda a: svd(a)[1]),
     "svd Vh": (dx.svd(A).Vh, lambda a: svd(a)[2]),
@@ -126,7 +126,7 @@ ANY: dict[str, tuple[Array, Reference]] = {
     "schatten 1.5": (dx.schatten_norm(A, 1.5), lambda a: schatten(a, 1.5)),
     "max": (dx.max(A, axis=0) * dx.min(A), lambda a: a.max(axis=0) * a.min()),
 }
-SINGLE = {**TALL, **ANY}
+SINGLE = {**TALL, **ANY_SHAPE}
 
 
 def input_of(expression: Array) -> str:
@@ -148,7 +148,7 @@ def sizes(point: Values) -> dict[str, int]:
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_value(name: str, size: int) -> None:
     expression, reference = SINGLE[name]
-    for wide in {False, name in ANY}:
+    for wide in {False, name in ANY_SHAPE}:
         point = values(size, size, wide)
         expected = reference(point[input_of(expression)])
         actual = evaluate(expression.node, point, sizes(point))
@@ -220,7 +220,7 @@ ALL_KINDS = ("value", "gradient", "hvp", "hessian")
 @pytest.mark.parametrize("name", SINGLE)
 def test_first_and_second_derivatives(name: str) -> None:
     declared = weighted(SINGLE[name][0])
-    for size, wide in [(1, False), (2, False), (3, False), *[(3, True)] * (name in ANY)]:
+    for size, wide in [(1, False), (2, False), (3, False), *[(3, True)] * (name in ANY_SHAPE)]:
         point = values(size, size, wide)
         shape = evaluate(SINGLE[name][0].node, point, sizes(point)).shape
         point["w"] = np.random.default_rng(1).uniform(0.5, 1.5, shape)
@@ -228,7 +228,7 @@ def test_first_and_second_derivatives(name: str) -> None:
 
 
 def test_a_wrong_differential_is_noticed() -> None:
-    """The same check on a Cholesky factor whose rule forgets to halve the diagonal."""
+    """A Cholesky factor whose rule forgets to halve the diagonal fails the same check."""
 
     def wrong(at: Point) -> tuple[Array, ...]:
         inverse = apply(INVERSE, at.result)
@@ -337,8 +337,8 @@ REPEATED = {
     "logarithms": dx.sum(dx.log(dx.svdvals(X))),
     "product": dx.prod(dx.eigvalsh(H)),
 }
-FIRST = {"product of singular values": dx.prod(dx.svdvals(X))}
-"""Where first derivatives are right, and second ones nan."""
+ONLY_FIRST = {"product of singular values": dx.prod(dx.svdvals(X))}
+"""Functions whose first derivatives are right where the second are nan."""
 
 
 def repeated(stretch: tuple[float, ...]) -> Values:
@@ -358,12 +358,12 @@ def test_repeated_values(name: str, stretch: tuple[float, ...]) -> None:
         assert differences(function_of(REPEATED[name]), exact, {}, ALL_KINDS) < 1e-6
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", ONLY_FIRST)
 def test_gradients_at_repeated_values(name: str) -> None:
-    declared, point = function_of(FIRST[name]), repeated((2.0, 2.0, 2.0))
+    declared, point = function_of(ONLY_FIRST[name]), repeated((2.0, 2.0, 2.0))
     assert differences(declared, point, {}, ("value", "gradient")) < 1e-6
     exact = {"A": np.eye(5, 3), "K": np.eye(3), "tangent": np.ones((3, 3))}
-    exact["tangent"] = np.ones(exact[input_of(FIRST[name])].shape)
+    exact["tangent"] = np.ones(exact[input_of(ONLY_FIRST[name])].shape)
     (product,) = declared.derivatives.results("hvp").values()
     assert np.isnan(evaluate(product, exact, {})).any()
 

@@ -34,9 +34,9 @@ ORDERS = [
 @pytest.mark.parametrize(("function", "names"), ORDERS, ids=lambda part: str(part)[:40])
 def test_a_derivative_is_that_of_the_one_before(function, names):
     before = function.derivative(*names[:-1])
-    found = function.derivative(*names)
-    assert found.name == "_".join([function.name, *names])
-    assert found.inputs == function.inputs
+    actual = function.derivative(*names)
+    assert actual.name == "_".join([function.name, *names])
+    assert actual.inputs == function.inputs
     values = draw_all(function, 0, SIZES)
     leaf = next(leaf for leaf in function.inputs if leaf.name == names[-1])
     direction = np.random.default_rng(1).normal(size=values[leaf.name].shape)
@@ -50,7 +50,7 @@ def test_a_derivative_is_that_of_the_one_before(function, names):
         return evaluate(before.expression, at, SIZES)
 
     near, far = moved(STEP) - moved(-STEP), moved(2 * STEP) - moved(-2 * STEP)
-    array = evaluate(found.expression, values, SIZES)
+    array = evaluate(actual.expression, values, SIZES)
     along = np.tensordot(array, direction, direction.ndim)
     size = max(np.abs(along).max(), np.abs(array).max(), 1e-3)
     np.testing.assert_allclose(along, (8 * near - far) / (12 * STEP), rtol=0, atol=2e-7 * size)

@@ -59,7 +59,7 @@ def matrices(size: int) -> dict[str, np.ndarray]:
 
 
 def computed(operation: Operation, *arrays: np.ndarray) -> np.ndarray | None:
-    """What the kernel makes of stacked arrays; None where it says that there is nothing."""
+    """Run the kernel on stacked arrays; None where it reports a failure."""
     assert operation.kernel is not None
     out = np.empty_like(arrays[0])
     return None if helper(operation.kernel)(*arrays, out) is False else out
@@ -77,18 +77,18 @@ def expected(operation: Operation, *arrays: np.ndarray) -> np.ndarray | None:
 def test_values(name: str, size: int) -> None:
     operation = OPERATIONS[name]
     for kind, matrix in matrices(size).items():
-        found, value = computed(operation, matrix[None]), expected(operation, matrix[None])
-        assert (found is None) == (value is None), kind
-        if found is not None and value is not None:
-            close(found, value, 1e-10 if kind != "nearly singular" else 1e-7, kind)
+        actual, value = computed(operation, matrix[None]), expected(operation, matrix[None])
+        assert (actual is None) == (value is None), kind
+        if actual is not None and value is not None:
+            close(actual, value, 1e-10 if kind != "nearly singular" else 1e-7, kind)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_stacks_in_single_precision(name: str) -> None:
     stack = np.stack([matrices(3)[kind] for kind in ("definite", "repeated", "Jordan")])
-    found = computed(OPERATIONS[name], stack.astype(np.float32))
-    assert found is not None and found.dtype == np.float32
-    close(found, expected(OPERATIONS[name], stack), 1e-5)
+    actual = computed(OPERATIONS[name], stack.astype(np.float32))
+    assert actual is not None and actual.dtype == np.float32
+    close(actual, expected(OPERATIONS[name], stack), 1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "sqrtm"])
@@ -98,9 +98,9 @@ def test_derivatives_in_directions(name: str, order: int) -> None:
     operation = matrix_functions.derivative(matrix_functions.FUNCTIONS[name], order)
     for kind in ("definite", "repeated", "Jordan", "identity"):
         stack = np.stack([matrices(3)[kind]] * 2)
-        found = computed(operation, stack, *directions)
-        assert found is not None
-        close(found, expected(operation, stack, *directions), 1e-8, kind)
+        actual = computed(operation, stack, *directions)
+        assert actual is not None
+        close(actual, expected(operation, stack, *directions), 1e-8, kind)
 
 
 @pytest.mark.parametrize("norm", [1e-9, 0.01, 0.1, 0.5, 2, 4.7, 5, 30])
@@ -113,10 +113,10 @@ def test_exponentials_of_all_norms(norm: float) -> None:
     blocks = np.block([[A, E, F, zero], [zero, A, zero, F], [zero, zero, A, E], [zero] * 3 + [A]])
     exact = scipy.linalg.expm(blocks)
     for order, last in enumerate((0, 5, 15)):
-        found = np.empty((1, 5, 5))
-        exponential.expm(*(matrix[None] for matrix in (A, E, F)[: order + 1]), found)
+        actual = np.empty((1, 5, 5))
+        exponential.expm(*(matrix[None] for matrix in (A, E, F)[: order + 1]), actual)
         expected = exact[:5, last : last + 5]
-        np.testing.assert_allclose(found[0], expected, rtol=0, atol=3e-13 * abs(expected).max())
+        np.testing.assert_allclose(actual[0], expected, rtol=0, atol=3e-13 * abs(expected).max())
 
 
 def test_a_large_tangent() -> None:
@@ -159,7 +159,7 @@ def test_directions_have_no_order() -> None:
 
 
 def test_third_derivatives() -> None:
-    """In a direction three times, against differences of the second derivative."""
+    """Third derivatives in one direction, against differences of the second derivative."""
     generator = np.random.default_rng(3)
     a, e = generator.normal(size=(2, 3, 3))
     tangent = {A.node: E.node}
@@ -198,14 +198,14 @@ def test_what_commutes() -> None:
 def test_powers(power: float) -> None:
     for kind in ("definite", "Jordan", "pairs"):
         matrix = matrices(3)[kind]
-        found = evaluate(dx.fractional_matrix_power(dx.constant(matrix), power).node, {}, {})
-        close(found, scipy.linalg.fractional_matrix_power(matrix, power), 1e-9, kind)
+        actual = evaluate(dx.fractional_matrix_power(dx.constant(matrix), power).node, {}, {})
+        close(actual, scipy.linalg.fractional_matrix_power(matrix, power), 1e-9, kind)
 
 
 def test_a_size_as_a_power() -> None:
     matrix = matrices(3)["definite"]
-    found = evaluate(dx.fractional_matrix_power(B, n).node, {"B": matrix}, {"n": 3})
-    close(found, np.linalg.matrix_power(matrix, 3), 1e-9)
+    actual = evaluate(dx.fractional_matrix_power(B, n).node, {"B": matrix}, {"n": 3})
+    close(actual, np.linalg.matrix_power(matrix, 3), 1e-9)
 
 
 ELEMENTARY = [
@@ -256,15 +256,15 @@ def test_functions_that_there_are_not(function: object, error: type, text: str) 
 
 
 def test_a_derivative_by_divided_differences() -> None:
-    """Of erf, at a matrix with repeated eigenvalues, against that of eigenvalues a bit apart."""
+    """The derivative of erf(A) at repeated eigenvalues, against that at eigenvalues a bit apart."""
     function = dx.function("f", [C, A], dx.sum(dx.funm(C, sympy.erf) * A), wrt=[C])
     gradient = function.derivatives.results("gradient")[("C",)]
-    found, wanted = (
+    actual, wanted = (
         evaluate(gradient, {"C": np.diag([2.0, 2 + gap, 1]), "A": matrices(3)["general"]}, {"n": 3})
         for gap in (0, 1e-5)
     )
-    close(found, wanted, 1e-5)
-    assert np.isfinite(found).all()
+    close(actual, wanted, 1e-5)
+    assert np.isfinite(actual).all()
 
 
 def close(

@@ -26,8 +26,8 @@ def test_derivatives_where_entries_are_zero(at: list[float]) -> None:
     function = dx.function("f", [x], dx.prod(x))
     values = {"x": np.array(at), "tangent": np.array([1.0, 2, -1, 3])}
     for order in (1, 2, 3):
-        found = evaluate(function.derivative(*"x" * order).expression, values, {"n": 4})
-        np.testing.assert_allclose(found, enumerated(values["x"], order), atol=1e-13)
+        actual = evaluate(function.derivative(*"x" * order).expression, values, {"n": 4})
+        np.testing.assert_allclose(actual, enumerated(values["x"], order), atol=1e-13)
     hvp = evaluate(function.derivatives.results("hvp")[("x",)], values, {"n": 4})
     np.testing.assert_allclose(hvp, enumerated(values["x"], 2) @ values["tangent"], atol=1e-13)
 
@@ -42,8 +42,8 @@ def test_products_along_an_axis() -> None:
         return moved.prod(1, keepdims=True) * moved.prod(0)
 
     jacobian = evaluate(function.derivatives.results("jacobian")[("X",)], {"X": at}, {"n": 2})
-    wanted = (8 * (value(1e-3) - value(-1e-3)) - (value(2e-3) - value(-2e-3))) / 12e-3
-    np.testing.assert_allclose(np.tensordot(jacobian, direction, 2), wanted, atol=1e-8)
+    expected = (8 * (value(1e-3) - value(-1e-3)) - (value(2e-3) - value(-2e-3))) / 12e-3
+    np.testing.assert_allclose(np.tensordot(jacobian, direction, 2), expected, atol=1e-8)
 
 
 def test_formulas() -> None:
@@ -56,8 +56,8 @@ def test_the_product_of_eigenvalues_where_they_are_equal() -> None:
     S = dx.matrix("S", n, n, "symmetric")
     function = dx.function("f", [S], dx.prod(dx.eigvalsh(S)))
     values = {"S": 2 * np.eye(3), "tangent": np.diag([1.0, 2.0, 3.0])}
-    found = evaluate(function.derivatives.results("hvp")["S",], values, {"n": 3})
-    np.testing.assert_allclose(found, np.diag([10.0, 8.0, 6.0]))
+    actual = evaluate(function.derivatives.results("hvp")["S",], values, {"n": 3})
+    np.testing.assert_allclose(actual, np.diag([10.0, 8.0, 6.0]))
     assert function.formula("value") == "det(S)"
     stacked = dx.function("g", [S], dx.sum(dx.prod(dx.eigvalsh(S))), batch=[S])
     assert "prod" not in stacked.formula("value")

@@ -59,9 +59,9 @@ def test_values(name: str) -> None:
     expression, expected = CASES[name]
     wanted = expected(**VALUES)
     for node in (expression.node, *simplify([expression.node], expand=True)):
-        found = evaluate(node, VALUES, SIZES)
-        assert found.shape == wanted.shape
-        assert np.allclose(found, wanted, rtol=1e-12)
+        actual = evaluate(node, VALUES, SIZES)
+        assert actual.shape == wanted.shape
+        assert np.allclose(actual, wanted, rtol=1e-12)
 
 
 def test_numpy_functions_on_symbols() -> None:
@@ -71,10 +71,8 @@ def test_numpy_functions_on_symbols() -> None:
 
 
 def test_a_kron_of_products_is_a_product_of_krons() -> None:
-    one, other = simplify(
-        [(dx.kron(A, X) @ dx.kron(A.T, X.T)).node, dx.kron(A @ A.T, X @ X.T).node]
-    )
-    assert one is other
+    a, b = simplify([(dx.kron(A, X) @ dx.kron(A.T, X.T)).node, dx.kron(A @ A.T, X @ X.T).node])
+    assert a is b
 
 
 def test_kernels_of_every_derivative() -> None:

@@ -74,12 +74,12 @@ def test_a_solver_of_ones_own() -> None:
     start = dx.scalar("start")
     equation = t - 3 * dx.sin(t) - s
     module = dx.compile(dx.function("roots", [s, start], dx.root(equation, t, start), wrt=[s]))
-    found = [brentq(lambda t: t - 3 * np.sin(t) - 0.1, *ends) for ends in ((-3, -1), (-1, 1))]
-    for solution in found:
+    actual = [brentq(lambda t: t - 3 * np.sin(t) - 0.1, *ends) for ends in ((-3, -1), (-1, 1))]
+    for solution in actual:
         assert module.value(0.1, solution) == pytest.approx(solution, abs=1e-12)
         slope = 1 / (1 - 3 * np.cos(solution))
         assert module.gradient(0.1, solution) == pytest.approx(slope, rel=1e-9)
-    assert abs(found[0] - found[1]) > 1
+    assert abs(actual[0] - actual[1]) > 1
 
 
 def test_a_root_that_is_not_there() -> None:

@@ -56,8 +56,8 @@ def test_differences_at_points_close_and_apart(function, exact, count, tolerance
         for start in (0.4, 1.3):
             for places in ((0, 1, 2, 3), (3, 0, 0, 1), (0, 0, 0, 1), (0, 9 / max(gap, 9), 0, 0)):
                 points = [start + gap * place for place in places[:count]]
-                found = float(scalar_functions.evaluate(expression, [np.array(p) for p in points]))
-                assert found == pytest.approx(exactly(exact, points), rel=tolerance)
+                actual = float(scalar_functions.evaluate(expression, [np.array(p) for p in points]))
+                assert actual == pytest.approx(exactly(exact, points), rel=tolerance)
 
 
 x, y = slot(0), slot(1)
@@ -76,17 +76,17 @@ COMPOSED = [
 
 @pytest.mark.parametrize("function", COMPOSED, ids=str)
 def test_differences_of_what_is_composed(function):
-    found = difference(function, x, y)
+    actual = difference(function, x, y)
     at = {slot(2): 0.7}
     apart = {**at, x: 0.4, y: 1.3}
-    wanted = (function.subs(apart) - function.xreplace({x: y}).subs(apart)) / (0.4 - 1.3)
+    expected = (function.subs(apart) - function.xreplace({x: y}).subs(apart)) / (0.4 - 1.3)
     arguments = [np.array(float(apart[slot(i)])) for i in range(3)]
-    assert float(scalar_functions.evaluate(found, arguments)) == pytest.approx(
-        number(wanted), rel=1e-10
+    assert float(scalar_functions.evaluate(actual, arguments)) == pytest.approx(
+        number(expected), rel=1e-10
     )
     arguments[1] = arguments[0]
     slope = scalar_functions.evaluate(scalar_functions.derivative(function, x), arguments)
-    assert float(scalar_functions.evaluate(found, arguments)) == pytest.approx(
+    assert float(scalar_functions.evaluate(actual, arguments)) == pytest.approx(
         float(slope), rel=1e-10
     )
 
@@ -178,11 +178,11 @@ def test_second_and_third_derivatives(name: str, gap: float) -> None:
         at = basis @ np.diag([1, 1 + gap, 1 if gap == 0 else 0.4]) @ basis.T
         arrays = {**points(inputs, at, own), "tangent": e}
         for before, after in pairwise(nodes):
-            wanted = moved(
+            expected = moved(
                 lambda a, node=before, all_=arrays: at_sizes(node, {**all_, own: a}), at, e
             )
-            found = np.tensordot(at_sizes(after, arrays), e, 2)
-            close(found, wanted)
+            actual = np.tensordot(at_sizes(after, arrays), e, 2)
+            close(actual, expected)
         hvp = at_sizes(product, arrays)
         close(hvp, np.tensordot(at_sizes(nodes[1], arrays), e, 2))
 
@@ -222,11 +222,11 @@ def test_second_derivatives_by_singular_values(name: str, shape: tuple[int, int]
         stretch[range(3), range(3)] = [1, 1 + gap, 1 if gap == 0 else 0.6]
         for at in [u @ stretch @ v] if gap else [u @ stretch @ v, stretch]:
             values = {"X": at, "G": g, "tangent": e}
-            wanted = moved(
+            expected = moved(
                 lambda a, all_=values: evaluate(gradient, {**all_, "X": a}, sizes), at, e
             )
-            close(evaluate(product, values, sizes), wanted)
-            close(np.tensordot(evaluate(hessian, values, sizes), e, 2), wanted)
+            close(evaluate(product, values, sizes), expected)
+            close(np.tensordot(evaluate(hessian, values, sizes), e, 2), expected)
 
 
 L, S = dx.matrix("L", n, n), dx.matrix("S", n, n, "symmetric")
@@ -249,7 +249,8 @@ def derived_by_general(name: str) -> tuple[set[str], list[Node], Node]:
 def test_second_and_third_derivatives_by_eigenvalues_of_general_matrices(
     name: str, gap: float
 ) -> None:
-    """Of L S, whose eigenvalues are real where L is positive definite and S symmetric."""
+    """Derivatives at L S, whose eigenvalues are real where L is positive definite and S
+    symmetric."""
     inputs, nodes, product = derived_by_general(name)
     generator = np.random.default_rng(5)
     e = generator.normal(size=(3, 3))
@@ -261,12 +262,12 @@ def test_second_and_third_derivatives_by_eigenvalues_of_general_matrices(
         values = {"L": factor @ factor.T, "S": (at + at.T) / 2, "w": weights, "tangent": e}
         arrays = {key: values[key] for key in (*inputs, "tangent")}
         for before, after in pairwise(nodes):
-            wanted = moved(
+            expected = moved(
                 lambda a, node=before, all_=arrays: at_sizes(node, {**all_, "S": a}),
                 values["S"],
                 e,
             )
-            close(np.tensordot(at_sizes(after, arrays), e, 2), wanted)
+            close(np.tensordot(at_sizes(after, arrays), e, 2), expected)
         close(at_sizes(product, arrays), np.tensordot(at_sizes(nodes[1], arrays), e, 2))
 
 
@@ -280,14 +281,14 @@ def test_formulas() -> None:
 
 @pytest.mark.thorough
 def test_a_second_derivative_is_compiled() -> None:
-    """At a matrix with repeated eigenvalues; and verified at points with others."""
+    """A kernel at a matrix with repeated eigenvalues, verified at points with others."""
     module = dx.compile(dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"]))
     report = dx.verify(module)
     assert report.passed, str(report)
     f = dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"])
     arrays = {"C": np.eye(3), "w": np.arange(3.0), "tangent": np.ones((3, 3))}
-    wanted = evaluate(f.derivatives.results("hvp")[("C",)], arrays, {"n": 3})
-    close(module.hvp(*arrays.values()), wanted)
+    expected = evaluate(f.derivatives.results("hvp")[("C",)], arrays, {"n": 3})
+    close(module.hvp(*arrays.values()), expected)
 
 
 # Weights with constants: projectors, low-rank approximations, Procrustes
@@ -321,10 +322,10 @@ def check_texts(expression: dx.Array, exact: Callable, name: str, *points: np.nd
     f = dx.function("f", [name], expression)
     g = dx.function("g", [name], dx.sum(expression * dx.constant(cotangent)))
     for at in points:
-        wanted = moved(exact, at, e)
-        close(text_value(f, "jvp", tangent=e, **{name: at}), wanted)
+        expected = moved(exact, at, e)
+        close(text_value(f, "jvp", tangent=e, **{name: at}), expected)
         pulled = text_value(f, "vjp", cotangent=cotangent, **{name: at})
-        close(np.vdot(pulled, e), np.vdot(wanted, cotangent))
+        close(np.vdot(pulled, e), np.vdot(expected, cotangent))
         turned = moved(lambda a: moved(exact, a, e), at, other)
         product = np.vdot(text_value(g, "hvp", tangent=e, **{name: at}), other)
         np.testing.assert_allclose(product, np.vdot(turned, cotangent), rtol=1e-5, atol=1e-5)
@@ -430,17 +431,17 @@ def test_texts_are_nan_where_there_is_no_derivative(name: str) -> None:
 
 @pytest.mark.thorough
 def test_weights_with_constants_are_compiled() -> None:
-    """In both precisions, for stacks, and verified."""
+    """Kernels in both precisions, for stacks, verified."""
     rotations = dx.compile(dx.function("f", ["Z"], KABSCH["diagonal"], batch=["Z"]))
     projector = dx.compile(dx.function("g", ["D"], dx.sum(first @ first.T * np.ones((4, 4)))))
     assert dx.verify(rotations).passed
     assert dx.verify(projector).passed
     at, e = np.stack([np.eye(3), np.diag([1.0, 1, -1])]), np.ones((2, 3, 3)) + np.tri(3)
-    wanted = moved(nearest_rotation, at[0], e[0])
+    expected = moved(nearest_rotation, at[0], e[0])
     for real in (np.float64, np.float32):
-        found = rotations.jvp(at.astype(real), e.astype(real))
-        np.testing.assert_allclose(found[0], wanted, atol=1e-6)
-        assert np.isnan(found[1]).any()
+        actual = rotations.jvp(at.astype(real), e.astype(real))
+        np.testing.assert_allclose(actual[0], expected, atol=1e-6)
+        assert np.isnan(actual[1]).any()
     at = np.diag([1.0, 1, 2, 2])
     f = dx.function("g", ["D"], dx.sum(first @ first.T * np.ones((4, 4))))
     close(projector.hessian(at), np.asarray(text_value(f, "hessian", D=at)))

@@ -83,8 +83,8 @@ def test_two_species() -> None:
         return [1 - hares - 0.7 * hares * foxes, 1 - foxes + 0.4 * hares * (2 - foxes)]
 
     expected = scipy.optimize.fsolve(changes, [1, 1], xtol=1e-13)
-    found = [evaluate(each.node, values, {}) for each in (HARES, FOXES)]
-    np.testing.assert_allclose(found, expected)
+    actual = [evaluate(each.node, values, {}) for each in (HARES, FOXES)]
+    np.testing.assert_allclose(actual, expected)
 
 
 @simulated
@@ -110,8 +110,8 @@ def test_least_squares_as_scipy_has_them() -> None:
     exact = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
     expected = scipy.optimize.least_squares(residual, np.zeros(3), **exact).x
     assert np.abs(residual(expected)).max() > 0.1
-    found = evaluate(FIT.expression, values, SIZES)
-    np.testing.assert_allclose(found, expected, atol=1e-7)
+    actual = evaluate(FIT.expression, values, SIZES)
+    np.testing.assert_allclose(actual, expected, atol=1e-7)
     shown = "least_squares(A x − b; x; x∘²)"
     assert FIT.formula("value") == shown
     assert FIT.formula("jvp") == f"(I + Aᵀ A + 6 diag({shown}∘²))⁻¹ Aᵀ ḃ"
@@ -120,10 +120,10 @@ def test_least_squares_as_scipy_has_them() -> None:
 def test_unknowns_of_all_ranks_at_once() -> None:
     target = dx.tensor("target", n, m, 2)
     gap = dx.sum((T - target) ** 2) + dx.sum((Q - A) ** 2) + dx.sum(dx.exp(x) - x) + dx.cosh(u - s)
-    found = dx.argmin(gap, [T, u, Q, x], [target / 2, s + 1, A + 1, dx.ones(n)])
+    actual = dx.argmin(gap, [T, u, Q, x], [target / 2, s + 1, A + 1, dx.ones(n)])
     values = {"target": np.ones((3, 2, 2)), "A": np.arange(6.0).reshape(2, 3), "s": np.array(2.0)}
     expected = [values["target"], 2.0, values["A"], np.zeros(3)]
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(evaluate(one.node, values, SIZES), other, atol=1e-9)
 
 

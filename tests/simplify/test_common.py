@@ -105,6 +105,6 @@ def test_derivatives_stay_what_they_are(function: dx.Function) -> None:
         arguments, results = derivatives.kernel(kind)
         nodes = list(results.values())
         given = values(arguments)
-        found = evaluate_all(share_functions(pull_out(nodes)), given, sizes)
-        for array, expected in zip(found, evaluate_all(nodes, given, sizes), strict=True):
+        actual = evaluate_all(share_functions(pull_out(nodes)), given, sizes)
+        for array, expected in zip(actual, evaluate_all(nodes, given, sizes), strict=True):
             np.testing.assert_allclose(array, expected, rtol=1e-10, atol=1e-12)

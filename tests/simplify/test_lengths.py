@@ -45,7 +45,7 @@ SMOOTH = {
     "absolute values": ("sum(exp(-abs(x)).*(1+abs(x)))", "x: n", "x"),
     "two matrices": ("sqrt(tr(inv(X)*U*inv(X)*U))^3", "X: n n spd, U: n n symmetric", "U"),
 }
-"""What has first derivatives at zero, and the scalars second ones."""
+"""Functions with first derivatives at zero; the scalars have second ones."""
 DIVIDED = ["x/norm2(x)", "norm2(x)^0.5", "sqrt(sum(x))", "log(norm2(x))", "x*norm2(x)/norm2(x)^2"]
 
 
@@ -204,8 +204,8 @@ def test_lengths_that_are_always_zero() -> None:
     for lengths_of_pairs in (distances, gram):
         function = dx.function("f", [X], dx.sum(dx.log1p(lengths_of_pairs)))
         results.append([written(function, kind, X=points) for kind in ("gradient", "hessian")])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
     steps = 1e-5 * np.eye(12).reshape(12, 4, 3)
     ends = [[written(function, "gradient", X=points + s * h) for s in (1, -1)] for h in steps]
     changes = np.array([(up - down) / 2e-5 for up, down in ends]).reshape(4, 3, 4, 3)

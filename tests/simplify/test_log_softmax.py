@@ -49,8 +49,8 @@ def test_offsets_change_nothing(name: str, real: type, offset: float) -> None:
         plain = {key: value.astype(real) for key, value in VALUES.items()}
         moved = {**plain, "x": plain["x"] + real(offset), "X": plain["X"] + real(offset)}
         text = function.formula(kind, style="numpy")
-        found, expected = (eval(text, {**scope, **values}) for values in (moved, plain))
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=kind)
+        actual, expected = (eval(text, {**scope, **values}) for values in (moved, plain))
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5, err_msg=kind)
 
 
 @pytest.mark.parametrize("name", ["log_softmax", "cross entropy", "few entries"])

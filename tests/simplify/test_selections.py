@@ -78,7 +78,7 @@ def texts(function: Function, kind: str, values: dict[str, np.ndarray]) -> list[
 
 def differences(function: Function, name: str) -> list[np.ndarray]:
     """Central differences of the value by the inputs, entry by entry; 0 where they jump."""
-    values, step, found = arguments(function, name, "value", float), 1e-6, []
+    values, step, actual = arguments(function, name, "value", float), 1e-6, []
     for key in function.wrt:
         result = np.zeros(values[key].shape)
         for place in np.ndindex(result.shape):
@@ -89,8 +89,8 @@ def differences(function: Function, name: str) -> list[np.ndarray]:
                 sides.append(texts(function, "value", {**values, key: moved})[0])
             slope = (sides[0] - sides[1]) / (2 * step)
             result[place] = slope if abs(slope) < 1e4 else 0
-        found.append(result)
-    return found
+        actual.append(result)
+    return actual
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -102,9 +102,9 @@ def test_all_derivatives_select(name: str) -> None:
             assert np.isfinite(result).all(), kind
     if "gradient" in function.derivatives.kinds:
         values = arguments(function, name, "gradient", float)
-        found = texts(function, "gradient", values)
-        for one, other in zip(found, differences(function, name), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        actual = texts(function, "gradient", values)
+        for a, b in zip(actual, differences(function, name), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -114,14 +114,14 @@ def test_kernels_select(name: str, real: type) -> None:
     module = dx.compile(function)
     for kind in ("vjp", "jvp", "gradient", "hessian", "hvp"):
         values = arguments(function, name, kind, real)
-        found = getattr(module, kind)(*values.values())
-        np.testing.assert_allclose(found, texts(function, kind, values)[0], rtol=1e-3, atol=1e-4)
+        actual = getattr(module, kind)(*values.values())
+        np.testing.assert_allclose(actual, texts(function, kind, values)[0], rtol=1e-3, atol=1e-4)
     operator = module.hessian_operator(*arguments(function, name, "hessian", real).values())
     assert np.isfinite(operator.todense()).all()
 
 
 def test_values_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is declared as a product is one, and without the pass derivatives are nan."""
+    """A declared product stays one, and without the pass derivatives are nan."""
     function = dx.function("f", [x], dx.sum(dx.where(x > 0, 1, 0) * dx.log(x)))
     (value,) = texts(function, "value", {"x": positive})
     assert np.isnan(value)

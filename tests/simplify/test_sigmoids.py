@@ -53,8 +53,8 @@ SUMS = {
 def test_sums_have_one_sigmoid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array, fewer = SUMS[name]
     (simple,) = simplify([array.node])
-    expected, found = evaluated(array.node, simple)
-    np.testing.assert_allclose(found, expected, atol=1e-14)
+    expected, actual = evaluated(array.node, simple)
+    np.testing.assert_allclose(actual, expected, atol=1e-14)
     with monkeypatch.context() as patch:
         patch.setattr("derivatrix.compiler.simplify.with_one_sigmoid", lambda *_: None)
         assert (simplify([array.node])[0] != simple) == fewer
@@ -68,5 +68,5 @@ def test_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sigmoids._Sigmoid, "without", doubled)
     node = SUMS["entries"][0].node
-    expected, found = evaluated(node, simplify([node])[0])
-    assert not np.allclose(found, expected)
+    expected, actual = evaluated(node, simplify([node])[0])
+    assert not np.allclose(actual, expected)

@@ -304,12 +304,12 @@ def test_the_determinant_of_a_kronecker_product_may_be_positive_where_both_are_n
 
 
 def test_equal_products_are_one_node() -> None:
-    one, other = simplify([(w @ M @ v).node, (v @ M.T @ w).node])
-    assert one is other
-    one, other = simplify([dx.trace(M @ M @ M.T).node, dx.trace(M.T @ M @ M).node])
-    assert one is other
-    one, other = simplify([dx.trace(M @ M @ M @ H).node, dx.trace(M @ H @ M @ M).node])
-    assert one is other
+    a, b = simplify([(w @ M @ v).node, (v @ M.T @ w).node])
+    assert a is b
+    a, b = simplify([dx.trace(M @ M @ M.T).node, dx.trace(M.T @ M @ M).node])
+    assert a is b
+    a, b = simplify([dx.trace(M @ M @ M @ H).node, dx.trace(M @ H @ M @ M).node])
+    assert a is b
     assert simplify([(M @ H - (H @ M.T).T).node])[0] is dx.zeros(3, 3).node
 
 
