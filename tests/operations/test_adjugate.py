@@ -30,11 +30,11 @@ def determinant() -> Any:
 
 
 def cofactors(matrix: np.ndarray) -> np.ndarray:
-    actual = np.empty_like(matrix)
+    result = np.empty_like(matrix)
     for i, j in np.ndindex(matrix.shape):
         rest = np.delete(np.delete(matrix, i, 0), j, 1)
-        actual[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
-    return actual
+        result[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
+    return result
 
 
 def of_rank(size: int, rank: int) -> np.ndarray:
