@@ -1,7 +1,7 @@
-"""A directory beside another one, where its new files are made before they are moved into it.
+"""Staging directories: a build writes its files there, and then moves them into the output.
 
-Locks keep builds apart: on a directory while its files change, and on each staging directory for
-as long as its build lives, so that what a killed build left behind can be told and removed.
+Two kinds of locks keep builds apart: on the output while its files change, and on each staging
+directory while its build runs. A staging directory without a lock is of a killed build.
 """
 
 from __future__ import annotations
@@ -19,51 +19,50 @@ PREFIX = ".derivatrix-"
 MARKER = "build-in-progress.txt"
 _MARKER_TEXT = "A build of derivatrix makes its files here and removes this directory at its end.\n"
 _LOCK = "derivatrix.lock"
-_UNMARKED = 60.0
-"""Seconds after which a directory without a marker was left by a build that was killed before it
-wrote one; else a build is about to."""
+MAX_UNMARKED_SECONDS = 60.0
+"""Age from which a staging directory without a marker is of a killed build: a running build writes
+its marker at once."""
 
-_living: set[Path] = set()
+_staging_directories: set[Path] = set()
+"""Those of this process."""
 
 
 def upwards(directory: Path) -> tuple[Path, ...]:
-    """The directory and those that it is in."""
+    """List the directory and its parents."""
     return (directory, *directory.absolute().parents)
 
 
 @contextlib.contextmanager
 def staging(directory: Path) -> Iterator[Path]:
-    """A temporary directory on the file system that `directory` is or will be on.
+    """Make a temporary directory on the file system that `directory` is or will be on.
 
-    It is removed at the end, as are those of builds that were killed. Raises OSError where none
-    can be made.
+    At the end it is removed, as are those of killed builds. Raises OSError if it cannot be made.
     """
-    place = next(path for path in upwards(directory) if path.is_dir())
-    for near in {place, directory.absolute().parent}:
-        _sweep(near)
-    made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-    _living.add(made)
+    parent = next(path for path in upwards(directory) if path.is_dir())
+    for folder in {parent, directory.absolute().parent}:
+        _remove_abandoned(folder)
+    temporary = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    _staging_directories.add(temporary)
     try:
-        with FileLock(made / _LOCK):
-            (made / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
-            yield made
+        with FileLock(temporary / _LOCK):
+            (temporary / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
+            yield temporary
     finally:
-        _remove(made)
-        _living.discard(made)
+        _remove(temporary)
+        _staging_directories.discard(temporary)
 
 
 def abandon() -> None:
-    """Remove every staging directory of this process, which is about to end."""
-    for made in [*_living]:
-        _remove(made)
+    """Remove the staging directories of this process, which is about to end."""
+    for directory in [*_staging_directories]:
+        _remove(directory)
 
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """While this runs no other build changes the files of the directory.
+    """Keep other builds from changing the files of a directory during a block.
 
-    The file of the lock stays, in the folder that Python has for files of no interest; where none
-    can be made nothing is locked."""
+    The lock file stays behind in `__pycache__`; if it cannot be made, nothing is locked."""
     folder = directory / "__pycache__"
     lock = FileLock(folder / _LOCK)
     with contextlib.suppress(OSError):
@@ -75,25 +74,25 @@ def locked(directory: Path) -> Iterator[None]:
         lock.release()
 
 
-def _sweep(place: Path) -> None:
-    """Remove the staging directories of builds that live no more."""
-    for path in place.glob(f"{PREFIX}*"):
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the staging directories in a folder whose builds have ended."""
+    for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(Timeout, OSError):
-            names = {each.name for each in path.iterdir()}
+            names = {entry.name for entry in path.iterdir()}
             if path.is_symlink() or (MARKER not in names and names - {_LOCK}):
-                continue  # somebody's own
-            if MARKER not in names and time.time() - path.stat().st_mtime < _UNMARKED:
+                continue  # no build made it
+            if MARKER not in names and time.time() - path.stat().st_mtime < MAX_UNMARKED_SECONDS:
                 continue
             with FileLock(path / _LOCK, timeout=0):
                 _remove(path)
 
 
-def _remove(made: Path) -> None:
-    """Remove a staging directory, last of all what tells that it is one."""
-    for path in {*made.glob("*")} - {made / MARKER, made / _LOCK}:
+def _remove(directory: Path) -> None:
+    """Remove a staging directory; marker and lock, by which it is known, last."""
+    for path in {*directory.glob("*")} - {directory / MARKER, directory / _LOCK}:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             with contextlib.suppress(OSError):
                 path.unlink()
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)

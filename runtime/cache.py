@@ -1,5 +1,5 @@
-"""Where `derivatrix.compile` keeps its modules: what is found there is run, so it has to be the
-user's own."""
+"""The cache directory of `derivatrix.compile`. Modules in it are run: no other user may be able to
+write there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from derivatrix.templates.support.internals.user_cache import Untrusted, untrust
 
 
 def module_directory(group: str, shared: str, name: str) -> Path:
-    """The directory `name` in that of a group, in the cache directory, of which no other user can
-    write to it or to `shared`, which the group has in common. Raises OSError where there is none to
-    be had."""
-    for place in (cache_directory(), _temporary_cache()):
-        common, directory = place / group / shared, place / group / name
-        for each in (place / group, common, directory):
-            each.mkdir(mode=0o700, exist_ok=True)
-        paths = (place / group, *_contents(common), *_contents(directory))
+    """Make the directory group/name in the cache directory, or in a temporary one if another user
+    can write to it or to group/shared. Raises OSError if neither can be made."""
+    for root in (cache_directory(), _temporary_cache()):
+        common, directory = root / group / shared, root / group / name
+        for path in (root / group, common, directory):
+            path.mkdir(mode=0o700, exist_ok=True)
+        paths = (root / group, *_contents(common), *_contents(directory))
         problem = next(filter(None, map(untrusted, paths)), "")
         if not problem:
             break
@@ -32,24 +31,21 @@ def module_directory(group: str, shared: str, name: str) -> Path:
 
 
 def write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write those files of a directory of the cache that are not there as they should be."""
-    stale = [name for name, text in texts.items() if not _holds(directory / name, text.encode())]
+    """Write the files of a directory whose contents are missing or not those of `texts`."""
+    contents = {directory / name: text.encode() for name, text in texts.items()}
+    stale = [p for p, data in contents.items() if not p.is_file() or p.read_bytes() != data]
     if not stale:
         return
-    with staging(directory) as place:
-        for name in stale:
-            (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (place / "file").write_bytes(texts[name].encode())
-            os.replace(place / "file", directory / name)
-
-
-def _holds(path: Path, contents: bytes) -> bool:
-    return path.is_file() and path.read_bytes() == contents
+    with staging(directory) as temporary:
+        for path in stale:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (temporary / "file").write_bytes(contents[path])
+            os.replace(temporary / "file", path)
 
 
 def cache_directory() -> Path:
-    """$DERIVATRIX_CACHE, or a place in the user's cache directory; where that cannot be written,
-    or others can write to it, a temporary directory that lasts as long as the process."""
+    """Return $DERIVATRIX_CACHE, or a folder in the user's cache directory; if that is not writable,
+    or others can write to it, a temporary directory for the life of the process."""
     try:
         return user_cache()
     except Untrusted as error:
@@ -61,16 +57,16 @@ def cache_directory() -> Path:
 
 @cache
 def _temporary_cache() -> Path:
-    holder = tempfile.TemporaryDirectory(prefix="derivatrix-", ignore_cleanup_errors=True)
-    atexit.register(holder.cleanup)
-    return Path(holder.name).resolve()
+    directory = tempfile.TemporaryDirectory(prefix="derivatrix-", ignore_cleanup_errors=True)
+    atexit.register(directory.cleanup)
+    return Path(directory.name).resolve()
 
 
 def _contents(directory: Path) -> Iterator[Path]:
-    """The directory and all that is in it."""
+    """Yield the directory and all files and folders in it, at any depth."""
     yield directory
-    for place, folders, files in os.walk(directory):
-        yield from (Path(place, name) for name in (*folders, *files))
+    for folder, folders, files in os.walk(directory):
+        yield from (Path(folder, name) for name in (*folders, *files))
 
 
 def _warn(problem: str) -> None:

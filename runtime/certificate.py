@@ -1,4 +1,4 @@
-"""What verification found of a directory of modules, kept beside them.
+"""The certificate of a directory of modules: the reports of their verification, as files.
 
 `certificate.json` is for programs, `certificate.md` and, with plots, `certificate.html` for people.
 None holds a date or a path.
@@ -33,37 +33,37 @@ REMARK = "Written by derivatrix; `derivatrix verify --write` renews it."
 
 
 def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Report]) -> None:
-    """Write the files, in the order of the modules' names; each is complete or left as it was.
+    """Write the files, each atomically, with the modules sorted by name.
 
-    They are the same whether reports are new or were read from a certificate."""
+    The same reports give the same files, whether new or read from a certificate."""
     for name, text in _texts(reports, made_with()).items():
         write_text(Path(directory) / name, text)
 
 
-def _texts(reports: Iterable[Report], made: dict[str, str]) -> dict[str, str]:
-    """The text of each file of the certificate; `made` is what the reports depend on."""
+def _texts(reports: Iterable[Report], versions: dict[str, str]) -> dict[str, str]:
+    """Make the text of each file of the certificate; `versions` are those of `made_with`."""
     modules = sorted((report.to_dict() for report in reports), key=lambda entry: entry["function"])
     ordered = [Report.from_dict(entry) for entry in modules]
     record = {
         "format": FORMAT,
         "passed": all(report.passed for report in ordered),
-        "made_with": made,
+        "made_with": versions,
         "modules": modules,
     }
     return {
         JSON: json.dumps(record, indent=1, allow_nan=False) + "\n",
         TEXT: _text(ordered),
-        PAGE: certificate_page(ordered, made, REMARK),
+        PAGE: certificate_page(ordered, versions, REMARK),
     }
 
 
 def certificate_states(
     directory: str | os.PathLike[str], digests: Mapping[str, str]
 ) -> dict[str, str]:
-    """The files of the certificate that do not vouch for modules with these digests, each with its
-    state: "missing"; "damaged", if it cannot be read; "failing", if a module has not passed;
-    "stale", if it is of other modules, or not as its reports say. None where there is no
-    certificate at all, as of a package that was built without verification."""
+    """Check the certificate against the digests of modules; return the files that are wrong, each
+    with its state: "missing"; "damaged", if it cannot be read; "failing", if a module has not
+    passed; "stale", if it is of other modules, or its text not that of its reports. Without any
+    file, as for a package that was built without verification, nothing is wrong."""
     root = Path(directory)
     files = (JSON, TEXT, PAGE)
     states = {name: "missing" for name in files if not (root / name).is_file()}
@@ -87,8 +87,8 @@ def certificate_states(
 
 
 def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `certificate.json` holds: "format", "passed", "made_with", and "modules", a list of
-    reports as `Report.to_dict` gives them. Raises LoadError when there is none to be read."""
+    """Read `certificate.json`: "format", "passed", "made_with", and "modules", a list of reports as
+    of `Report.to_dict`. Raises LoadError if it cannot be read."""
     path = Path(directory) / JSON
     try:
         record = json.loads(path.read_bytes())
@@ -104,17 +104,16 @@ def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def certified(directory: str | os.PathLike[str]) -> dict[str, str]:
-    """The DIGEST that the certificate vouches for, by module name, of the modules that passed.
-    Raises LoadError when there is none to be read."""
+    """Return the DIGEST of each module that passed, by name, from the certificate. Raises LoadError
+    if that cannot be read."""
     _, reports = _reports(directory)
     return {report.function: report.digest for report in reports if report.passed}
 
 
 def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
-    """By module name the reports of the certificate that modules have passed, if verification
-    would be the same today: by this version of it, on this kind of machine, with the packages
-    that are here, and on a device if there is one. None where there is no certificate, or one that
-    is damaged."""
+    """Return the certificate's reports of modules that passed, by name, if verification would be
+    the same now: the same code, kind of machine and packages, and a device only if the report is of
+    one. Without a readable certificate, or with another `made_with`, there is no such report."""
     try:
         record, reports = _reports(directory)
     except LoadError:
@@ -129,7 +128,7 @@ def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
 
 
 def _reports(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Report]]:
-    """What the certificate holds, and the reports in it."""
+    """Read `certificate.json`, and the reports in it."""
     record = read_certificate(directory)
     try:
         return record, [Report.from_dict(entry) for entry in record["modules"]]
@@ -142,16 +141,16 @@ def _reports(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Re
 
 @cache
 def made_with() -> dict[str, str]:
-    """What the outcome of a verification depends on, apart from the module."""
+    """Return the versions that the result of a verification depends on, apart from the module."""
     packages = {name: version(name) for name in ("numba", "numpy", "scipy")}
     with suppress(PackageNotFoundError):  # only modules for CUDA devices need it
         packages["numba_cuda"] = version("numba-cuda")
-    state = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        state.update(path.read_bytes())
+        digest.update(path.read_bytes())
     return {
         "derivatrix": VERSION,
-        "verification": state.hexdigest(),
+        "verification": digest.hexdigest(),
         "platform": sysconfig.get_platform(),
         "python": platform.python_version(),
         **packages,
@@ -159,25 +158,16 @@ def made_with() -> dict[str, str]:
 
 
 def _text(reports: list[Report]) -> str:
+    """Format the reports as Markdown."""
     head = ("module", "result", "checks", "worst error of allowed", "digest", "place")
     cells: list[tuple[str, ...]] = [head]
     for report in reports:
-        result = "passed" if report.passed else f"FAILED {len(report.failures)}"
-        count = str(len(report.rows))
-        worst = ratio_text(report.worst)
-        cells.append((report.function, result, count, worst, report.digest, report.place))
+        count, worst = str(len(report.rows)), ratio_text(report.worst)
+        cells.append((report.function, report.result, count, worst, report.digest, report.place))
     if not any(report.place for report in reports):
         cells = [line[:-1] for line in cells]
-    parts = [
-        "# Verification certificate",
-        "",
-        REMARK,
-    ]
-    parts += ["", *_block(table(cells))]
+    parts = ["# Verification certificate", "", REMARK]
+    parts += ["", "```text", table(cells), "```"]
     for report in reports:
-        parts += ["", f"## {report.function}", "", *_block(str(report))]
+        parts += ["", f"## {report.function}", "", "```text", str(report), "```"]
     return "\n".join(parts) + "\n"
-
-
-def _block(text: str) -> list[str]:
-    return ["```text", text, "```"]

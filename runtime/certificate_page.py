@@ -1,4 +1,4 @@
-"""A certificate as a page: checks, points, errors, and how differences go with their steps."""
+"""The certificate as a page: checks, points, errors, and errors of differences by their step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHECKS = {
     "tosparse": "the operator as a sparse matrix, and the dense array",
     "solve": "solutions with the operator, and with the dense array",
 }
-"""What each check compares."""
+"""The two sides that each check compares."""
 
 POINTS = (
     (r"point \d", "random, inside the domains of the inputs"),
@@ -46,30 +46,22 @@ POINTS = (
         "sizes of 1, zeros, ones, equal rows, large and negative entries, as the domains have them",
     ),
 )
-"""Kinds of points by how their labels begin."""
+"""Kinds of points, by the beginnings of their labels as patterns."""
 
 COLOURS = ("first", "second", "third")
-"""The classes of the lines of a plot, a point each."""
+"""CSS classes of the lines of a plot, one for each point."""
 
 
 def certificate_page(reports: Sequence[Report], made_with: Mapping[str, str], remark: str) -> str:
-    """The page, which needs neither scripts nor other files. Of its rows and its curves all numbers
-    are those of the reports."""
+    """Make the page, which needs neither scripts nor other files."""
     versions = [f"{name} {text}" for name, text in made_with.items() if name != "verification"]
-    head = (
-        "module",
-        "result",
-        "checks",
-        "points",
-        "thresholds",
-        "worst error of allowed",
-        "digest",
-    )
+    counts = ("checks", "points", "thresholds")
+    head = ("module", "result", *counts, "worst error of allowed", "digest")
     body = [
         "<h1>Verification certificate</h1>",
         f'<p class="note">{escape(remark)} Made with {escape(", ".join(versions))}.</p>',
         f'<section class="card">{html_table([head, *map(_summary, reports)])}</section>',
-        *map(_module, reports),
+        *map(_module_card, reports),
         folded("What the checks compare", html_table([("check", "compared"), *CHECKS.items()])),
     ]
     return document("Verification certificate", "\n".join(body), remark=remark)
@@ -79,12 +71,11 @@ def _summary(report: Report) -> tuple[str, ...]:
     reach = report.reach
     points = len({row.point for row in report.rows if row.point})
     thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
-    result = "passed" if report.passed else f"FAILED {len(report.failures)}"
     counts = (str(len(report.rows)), str(points), thresholds)
-    return (report.function, result, *counts, ratio_text(report.worst), report.digest)
+    return (report.function, report.result, *counts, ratio_text(report.worst), report.digest)
 
 
-def _module(report: Report) -> str:
+def _module_card(report: Report) -> str:
     verdict = "passed" if report.passed else "bad"
     points = list(dict.fromkeys(row.point for row in report.rows if row.point))
     failures = [f'<p class="bad">{escape(describe(row))}</p>' for row in report.failures[:10]]
@@ -95,9 +86,9 @@ def _module(report: Report) -> str:
         html_table(cells(report.rows)),
         f'<p class="note">{LEGEND}</p>',
         *_plots(report.curves),
-        folded("Errors and what is allowed", html_table([_HEAD, *_worst(report.rows)])),
+        folded("Errors and what is allowed", html_table([_HEAD, *_worst_rows(report.rows)])),
         folded(
-            "Points", html_table([("point", "kind"), *((each, _kind(each)) for each in points)])
+            "Points", html_table([("point", "kind"), *((point, _kind(point)) for point in points)])
         ),
         folded("Sizes beyond the thresholds of the kernels", "".join(reach)) if reach else "",
     ]
@@ -107,8 +98,8 @@ def _module(report: Report) -> str:
 _HEAD = ("check", "of", "by", "points", "error", "allowed", "error of allowed", "at", "result")
 
 
-def _worst(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
-    """Of each check of a derivative the row that is nearest to failure, or has failed."""
+def _worst_rows(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each check of a derivative: its worst row."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.check, row.function, row.input), []).append(row)
@@ -126,7 +117,7 @@ def _kind(point: str) -> str:
 
 
 def _plots(curves: Sequence[Curve]) -> Iterator[str]:
-    """A plot for each derivative, with a line for each point."""
+    """Yield a heading, and a plot for each derivative, with a line for each point."""
     colours = dict(zip(dict.fromkeys(curve.point for curve in curves), COLOURS, strict=False))
     if not colours:
         return
@@ -144,7 +135,8 @@ def _plots(curves: Sequence[Curve]) -> Iterator[str]:
     figures = []
     for (function, name), lines in groups.items():
         title = f"{function} by {name}" if name else function
-        axes = Axes(_powers(-10, -1, 3), _powers(-16, 0, 4), "h", f"Errors of {title}", _point)
+        ticks = _powers(-10, -1, 3), _powers(-16, 0, 4)
+        axes = Axes(*ticks, "h", f"Errors of {title}", _point_title)
         drawing = plot(lines, axes, 330, 190)
         figures.append(f"<figure><figcaption><b>{escape(title)}</b></figcaption>{drawing}</figure>")
     yield f'<div class="plot plots">{"".join(figures)}</div>'
@@ -165,5 +157,5 @@ def _powers(low: int, high: int, step: int) -> dict[float, str]:
     }
 
 
-def _point(step: float, error: float) -> str:
+def _point_title(step: float, error: float) -> str:
     return f"step {step:.0e}, error {error:.1e}"

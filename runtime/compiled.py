@@ -1,12 +1,11 @@
-"""Modules that `derivatrix.compile` made, in other processes: how they are found there by their
-names, and what of them is pickled.
+"""Pickles of modules that `derivatrix.compile` made, and their import by name in other processes.
 
-Their names are derivatrix.compiled.VERSION_SUPPORT_STATE.NAME_DIGEST_STATE: by the beginnings of
-the two digests they are found in a cache directory, and by those of what is in the files, and where
-these are, versions never mix.
+A name is derivatrix.compiled.VERSION_SUPPORT_STATE.NAME_DIGEST_STATE, with the beginnings of
+digests. SUPPORT and DIGEST locate the files in a cache directory; each STATE is of the files'
+contents and paths, so that versions never mix.
 
-Where one cannot be had, another module stands in its place, and whatever is called of it raises
-LoadError. An error while a task is unpickled would end dask's worker and reach nobody else.
+In place of a module that cannot be loaded stands one whose functions raise LoadError: an error
+during unpickling would kill dask's worker without a message to the user.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from derivatrix.runtime.cache import cache_directory, module_directory, write_if
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.load import LoadedModule, load_file
 from derivatrix.runtime.same_version import require_version
-from derivatrix.runtime.support import FOLDER, HOME, assigned, file_digest, version_in
+from derivatrix.runtime.support import FOLDER, HOME, assigned, file_digest, read_file, version_in
 from derivatrix.version import VERSION
 
 SUPPORT = f"{FOLDER}/__init__.py"
 
 
 class Unavailable(ModuleType):
-    """In the place of a module: whatever is called of it raises LoadError, with the reason."""
+    """Stands in for a module that cannot be loaded: all its functions raise LoadError."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name)
@@ -49,36 +48,41 @@ class Unavailable(ModuleType):
 
 
 class CompiledModule(LoadedModule):
-    """A module of the cache. A pickle of it has its text: where the cache is another, the module is
-    written there, and loaded under the same name."""
+    """A module of the cache. Its pickle holds its text, so that another process can write it to its
+    own cache and load it under the same name."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         file = Path(str(self.__file__))
-        texts = {name: _text(file.parent / name) for name in (f"_formulas/{file.name}", file.name)}
-        place = (self.SUPPORT, file.parent.name)
-        return restored, (self.__name__, place, _text(file.parent.parent / SUPPORT), texts)
+        root = file.parent.parent
+        texts = {
+            name: read_file(file.parent / name).decode()
+            for name in (f"_formulas/{file.name}", file.name)
+        }
+        location = (self.SUPPORT, file.parent.name)
+        return restored, (self.__name__, location, read_file(root / SUPPORT).decode(), texts)
 
 
 def load_compiled(path: Path, name: str = "") -> ModuleType:
-    """The module in a file of the cache, under a name that it has in another process, or its own.
-    Raises LoadError as `load` does."""
+    """Load a module of the cache, under `name` if it comes from another process. Raises LoadError
+    as `load` does."""
     module = load_file(path, name)
     module.__class__ = CompiledModule
     return module
 
 
 def restored(
-    name: str, place: tuple[str, str], support: str, texts: Mapping[str, str]
+    name: str, location: tuple[str, str], support: str, texts: Mapping[str, str]
 ) -> ModuleType:
-    """The module of this name, which is put into the cache of this process where it is not there.
+    """Import the module of a pickle, after writing it to the cache of this process if needed.
 
-    place: the digest of its support, and its folder; support: the text of the support's
-    `__init__.py`; texts: of the module's own files. Raises OSError where nothing can be written."""
+    location: the digest of its support, and its folder. support: the text of the support's
+    `__init__.py`. texts: the module's files. Raises OSError if these cannot be written."""
     if isinstance(sys.modules.get(name), CompiledModule):
         return importlib.import_module(name)
-    for other in [each for each, found in [*sys.modules.items()] if isinstance(found, Unavailable)]:
-        del sys.modules[other]
-    group, folder = place
+    modules = [*sys.modules.items()]
+    for unavailable in [key for key, module in modules if isinstance(module, Unavailable)]:
+        del sys.modules[unavailable]
+    group, folder = location
     try:
         require_version(name, str(assigned(support.encode()).get("VERSION")))
         directory = module_directory(group, FOLDER, folder)
@@ -90,9 +94,10 @@ def restored(
 
 
 def _support_texts(name: str, init: str) -> dict[str, str]:
-    """The files of a support, which have to be those of the derivatrix that is installed here."""
+    """Read the files of a support from the installed derivatrix; raises LoadError if they differ
+    from those that `init` lists."""
     root = resources.files("derivatrix.templates.support")
-    found = {SUPPORT: init}
+    texts = {SUPPORT: init}
     for file, digest in assigned(init.encode())["FILES"].items():
         contents = (root / file).read_bytes()
         if file_digest(contents) != digest:
@@ -100,51 +105,51 @@ def _support_texts(name: str, init: str) -> dict[str, str]:
                 f"{name} comes from a process with another build of derivatrix {VERSION}: their "
                 f"{file} differ; install the same one everywhere"
             )
-        found[f"{FOLDER}/{file}"] = contents.decode()
-    return found
+        texts[f"{FOLDER}/{file}"] = contents.decode()
+    return texts
 
 
 class Finder(MetaPathFinder):
-    """Finds modules of the cache of this process by the names that they have in others."""
+    """Finds modules of the cache by the names that they have in other processes."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not name.startswith(f"{HOME}."):
             return None
-        group, _, module = name.removeprefix(f"{HOME}.").partition(".")
-        above = sys.modules.get(name.rpartition(".")[0])
+        package, _, module = name.removeprefix(f"{HOME}.").partition(".")
+        parent = sys.modules.get(name.rpartition(".")[0])
         try:
-            if isinstance(above, Unavailable):
-                raise LoadError(above.reason)
+            if isinstance(parent, Unavailable):
+                raise LoadError(parent.reason)
             if not module:
                 spec = ModuleSpec(name, None, is_package=True)
-                spec.submodule_search_locations = [str(_group(name, group))]
+                spec.submodule_search_locations = [str(_support_directory(name, package))]
                 return spec
             if "." in module or module == FOLDER or not path:
                 return None
-            return ModuleSpec(name, _Loader(partial(_loaded, name, Path(path[0]), module)))
+            return ModuleSpec(name, _Loader(partial(_load_module, name, Path(path[0]), module)))
         except LoadError as error:
-            absent = partial(Unavailable, name, str(error))
-            return ModuleSpec(name, _Loader(absent), is_package=True)
+            unavailable = partial(Unavailable, name, str(error))
+            return ModuleSpec(name, _Loader(unavailable), is_package=True)
 
 
 class _Loader(Loader):
-    """Makes a module by a function, which has run it already."""
+    """Gets a module from a function that makes and runs it."""
 
-    def __init__(self, made: Callable[[], ModuleType]) -> None:
-        self._made = made
+    def __init__(self, make: Callable[[], ModuleType]) -> None:
+        self._make = make
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return self._made()
+        return self._make()
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
-def _group(name: str, group: str) -> Path:
-    """The folder in the cache with the support that a module of this name stands on."""
-    version, digest = version_in(group)
+def _support_directory(name: str, package: str) -> Path:
+    """Find the folder in the cache with the support of the module `name`."""
+    version, digest = version_in(package)
     if not digest:
         raise LoadError(
             f"{name}: a module that another process has loaded from a file; load the file in this "
@@ -152,35 +157,28 @@ def _group(name: str, group: str) -> Path:
             "both, as in `from generated import square`"
         )
     require_version(name, version)
-    found = next(cache_directory().glob(f"{digest}*/{SUPPORT}"), None)
-    if found is None:
-        raise _absent(name, cache_directory())
-    return module_directory(found.parents[1].name, FOLDER, FOLDER).parent
+    support = next(cache_directory().glob(f"{digest}*/{SUPPORT}"), None)
+    if support is None:
+        raise _not_in_cache(name, cache_directory())
+    return module_directory(support.parents[1].name, FOLDER, FOLDER).parent
 
 
-def _loaded(name: str, root: Path, module: str) -> ModuleType:
-    """The module of a name below a folder of the cache."""
+def _load_module(name: str, root: Path, module: str) -> ModuleType:
+    """Load a module from a folder of the cache by its name."""
     stem, digest, _ = [*module.rsplit("_", 2), "", ""][:3]
-    found = next(root.glob(f"{digest}*/{stem}.py"), None) if digest else None
+    path = next(root.glob(f"{digest}*/{stem}.py"), None) if digest else None
     try:
-        if found is None:
-            raise _absent(name, root.parent)
-        directory = module_directory(root.name, FOLDER, found.parent.name)
-        return load_compiled(directory / found.name, name)
+        if path is None:
+            raise _not_in_cache(name, root.parent)
+        directory = module_directory(root.name, FOLDER, path.parent.name)
+        return load_compiled(directory / path.name, name)
     except LoadError as error:
         return Unavailable(name, str(error))
 
 
-def _absent(name: str, cache: Path) -> LoadError:
+def _not_in_cache(name: str, cache: Path) -> LoadError:
     return LoadError(
         f"{name}: is not in the cache of this process, {cache}. Functions go to other processes by "
         "their names alone: let all have the same DERIVATRIX_CACHE, or send the module, which "
         "takes its text along, or install a package that `derivatrix build` has written"
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error

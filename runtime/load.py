@@ -1,6 +1,6 @@
-"""Generated modules from disk: `load` for one, `load_package` for a directory of them.
+"""Load generated modules from disk: `load` for one, `load_package` for a directory of them.
 
-A file is read before it is run, so that only what derivatrix generated is ever executed.
+A file is read before it is run, so that nothing but modules that derivatrix generated is executed.
 """
 
 from __future__ import annotations
@@ -11,54 +11,53 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.errors import LoadError
-from derivatrix.runtime.support import SHORT, assigned, is_cached, package_for
+from derivatrix.runtime.support import SHORT, assigned, is_cached, package_for, read_file
 
 REQUIRED = ("INPUTS", "OUTPUT", "FUNCTIONS", "FORMULAS", "DECLARATION", "DIGEST")
-"""The names that every generated module defines at its top level."""
+"""Names that every generated module defines at its top level."""
 _loading = threading.RLock()
 
 
 class LoadedModule(ModuleType):
-    """A module loaded from a file. A pickle of it is the path, a copy the module itself."""
+    """A module loaded from a file; its pickle is the path."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load, (str(self.__file__),)
 
 
 def load(source: str | os.PathLike[str]) -> ModuleType:
-    """The generated module in a file (a path, or a text that ends in ".py" or has a separator),
-    or of an importable name such as "generated.square".
+    """Load a generated module from a file (a path, or a text that ends in ".py" or has a
+    separator), or by an importable name such as "generated.square".
 
-    A file gets a module name of its own, made from its path and its contents: it is the same in
-    every process, two versions of a file never mix, and no name that users import is taken.
-    Raises LoadError when there is no such module or derivatrix did not generate it.
+    The module of a file gets a name made from its path and contents: the same in every process,
+    another one for each version of the file, and none that users import.
+    Raises LoadError if there is no such module or derivatrix did not generate it.
     """
     if not isinstance(source, str | os.PathLike):
-        raise LoadError(f"load takes a path or a name, not {_kind(source)}")
-    if isinstance(source, str):
-        separators = [separator for separator in (os.sep, os.altsep) if separator]
-        if not source.endswith(".py") and not any(each in source for each in separators):
-            return _load_name(source)
-    return load_file(Path(source))
+        raise LoadError(f"load takes a path or a name, not {_describe(source)}")
+    separators = [separator for separator in (os.sep, os.altsep) if separator]
+    is_path = not isinstance(source, str) or source.endswith(".py")
+    if is_path or any(separator in str(source) for separator in separators):
+        return load_file(Path(source))
+    return _load_name(str(source))
 
 
 def load_package(directory: str | os.PathLike[str]) -> dict[str, ModuleType]:
-    """Every generated module of a directory, by name, in alphabetical order.
+    """Load all generated modules of a directory, by name, in alphabetical order.
 
-    Raises LoadError when there is none, or when one that the package lists is missing or not as
-    derivatrix wrote it."""
+    Raises LoadError if there is none, or if one that the package lists is missing or damaged."""
     return {path.stem: load_file(path) for path in package_files(directory)}
 
 
 def package_files(directory: str | os.PathLike[str]) -> list[Path]:
-    """The files of the modules that `load_package` loads; raises LoadError as it does."""
+    """List the files that `load_package` loads; raises LoadError as it does."""
     files = generated_files(directory)
     package = Path(directory) / "__init__.py"
     source = package.read_bytes() if package.is_file() else b""
@@ -85,66 +84,64 @@ def package_files(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def generated_files(directory: str | os.PathLike[str]) -> list[Path]:
-    """The files of a directory that derivatrix generated, sorted; hand-written ones are left out.
+    """List the files of a directory that derivatrix generated, sorted.
 
-    Raises LoadError when it is not a directory."""
+    Raises LoadError if it is not a directory."""
     if not isinstance(directory, str | os.PathLike):
-        raise LoadError(f"a package is loaded from the path of a directory, not {_kind(directory)}")
+        raise LoadError(
+            f"a package is loaded from the path of a directory, not {_describe(directory)}"
+        )
     root = Path(directory)
     if not root.is_dir():
         raise LoadError(f"{root}: not a directory")
     files = [path for path in sorted(root.glob("*.py")) if path.is_file()]
-    return [path for path in files if not _missing(assigned(_read(path)))]
+    return [path for path in files if not _missing_names(assigned(read_file(path)))]
 
 
 def require_generated(module: ModuleType) -> None:
-    """Raise LoadError unless it is a module and has what every generated module has."""
+    """Raise LoadError unless the argument is a module with the names that generated ones have."""
     if not isinstance(module, ModuleType):
         raise LoadError(
-            f"a generated module is expected, as `load` returns it, not {_kind(module)}"
+            f"a generated module is expected, as `load` returns it, not {_describe(module)}"
         )
-    absent = [name for name in REQUIRED if not hasattr(module, name)]
-    if absent:
-        raise LoadError(_refusal(module.__name__, absent))
+    _require_names(module.__name__, [name for name in REQUIRED if hasattr(module, name)])
 
 
-def _kind(found: object) -> str:
-    return "None" if found is None else f"{type(found).__name__} {found!r}"
+def _describe(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {value!r}"
 
 
 def _load_name(name: str) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        raise _raised(name, error) from error
+        raise _load_error(name, error) from error
     require_generated(module)
     return module
 
 
 def load_file(path: Path, name: str = "") -> ModuleType:
-    """The generated module in a file, under its own name, or another. Raises LoadError as `load`
-    does."""
+    """Load the generated module in a file, as `name` or the name that `load` gives it. Raises
+    LoadError as `load` does."""
     if path.is_dir():
         raise LoadError(f"{path}: a directory; load one of its files, or use load_package")
-    source = _read(path)
+    source = read_file(path)
     facts = assigned(source)
-    absent = _missing(facts)
-    if absent:
-        raise LoadError(_refusal(str(path), absent))
-    where = path.resolve()
+    _require_names(str(path), facts)
+    path = path.resolve()
     digest = facts.get("SUPPORT")
-    # older modules have everything in their own text
-    package = "" if digest is None else package_for(where, digest)
-    name = name or _own_name(where, source, package, digest)
+    # modules of early versions have no support: their own text holds everything
+    package = "" if digest is None else package_for(path, digest)
+    name = name or _content_name(path, source, package, digest)
     with _loading:
-        found = sys.modules.get(name)
-        return found if isinstance(found, LoadedModule) else _execute(name, where, source)
+        module = sys.modules.get(name)
+        return module if isinstance(module, LoadedModule) else _execute(name, path, source)
 
 
 def import_name(path: Path) -> str:
-    """The name under which a program imports a file of a package that is there, or will be, from
-    the folder that holds the outermost package it is in; "" where no program can, or finds another
-    package by that name."""
+    """Return the name by which a program imports a file of a package, there or to be written, from
+    the folder that holds the outermost package; "" if no program can, or it would import another
+    package of that name."""
     names, folder = [path.stem], path.absolute().parent
     while folder.name.isidentifier() and (len(names) == 1 or (folder / "__init__.py").is_file()):
         names.append(folder.name)
@@ -155,33 +152,32 @@ def import_name(path: Path) -> str:
 
 
 def _is_free(name: str, folder: Path) -> bool:
-    """Whether a program that looks for a package of this name finds none but that in a folder."""
+    """Whether a program that imports the package `name` finds none but that in `folder`."""
     if name in sys.stdlib_module_names:
         return False
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
-    found = next(filter(None, specs), None)
-    return found is None or str(folder) in (found.submodule_search_locations or ())
+    spec = next(filter(None, specs), None)
+    return spec is None or str(folder) in (spec.submodule_search_locations or ())
 
 
 def load_as(path: Path, name: str) -> ModuleType:
-    """The generated module in a file under a name that programs import it by, for which some of its
-    machine code is kept. The packages that it is in are not run: these may hold anything. For
-    processes that import no such package themselves."""
+    """Load the generated module in a file under the name by which programs import it, as Numba
+    keeps some of its machine code under that name. Its parent packages are not run: they may hold
+    any code. Only for processes that do not import these packages themselves."""
     package, folder = name.rpartition(".")[0], path.absolute().parent
     if getattr(sys.modules.get(package), "__path__", None) != [str(folder)]:
-        for other in [each for each in sys.modules if each.startswith(f"{package}.")]:
-            del sys.modules[other]
+        _forget(lambda module: module.startswith(f"{package}."))
     while package:
         sys.modules[package] = ModuleType(package)
         sys.modules[package].__path__ = [str(folder)]
         package, folder = package.rpartition(".")[0], folder.parent
-    return _execute(name, path.absolute(), _read(path))
+    return _execute(name, path.absolute(), read_file(path))
 
 
 @contextmanager
 def loaded_as(path: Path, name: str) -> Iterator[ModuleType]:
-    """`load_as`, forgotten at the end of the block; in a process that has imported a package of
-    that name, or without a name, the module as `load` names it."""
+    """Load a module by `load_as` for the time of a block; by `load_file` if `name` is empty or the
+    process has imported a package of that name."""
     top = name.partition(".")[0]
     if not name or top in sys.modules:
         yield load_file(path)
@@ -189,11 +185,16 @@ def loaded_as(path: Path, name: str) -> Iterator[ModuleType]:
     try:
         yield load_as(path, name)
     finally:
-        for other in [each for each in sys.modules if each.partition(".")[0] == top]:
-            del sys.modules[other]
+        _forget(lambda module: module.partition(".")[0] == top)
 
 
-def _own_name(path: Path, source: bytes, package: str, digest: str | None) -> str:
+def _forget(matches: Callable[[str], bool]) -> None:
+    for name in [*filter(matches, sys.modules)]:
+        del sys.modules[name]
+
+
+def _content_name(path: Path, source: bytes, package: str, digest: str | None) -> str:
+    """Make a module's name from its path and contents."""
     identity = hashlib.blake2b(str(path).encode() + b"\0" + source, digest_size=8).hexdigest()
     if digest is None:
         return f"{path.stem}_{identity}"
@@ -203,29 +204,29 @@ def _own_name(path: Path, source: bytes, package: str, digest: str | None) -> st
 
 
 def _execute(name: str, path: Path, source: bytes) -> ModuleType:
-    """The module that `source`, read from the file, defines. Python's own bytecode files know a
-    file by its size and the second it was written in, so that they may be of another version."""
+    """Run `source`, read from the file, as a module. Python's loader would use bytecode files,
+    which identify a source by its size and the second of writing: maybe another version."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise LoadError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     module.__class__ = LoadedModule
-    spec._initializing = True  # type: ignore[attr-defined]  # other threads wait for it
+    spec._initializing = True  # type: ignore[attr-defined]  # importing threads wait
     sys.modules[name] = module
     try:
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, Exception):
-            raise _raised(str(path), error) from error
+            raise _load_error(str(path), error) from error
         raise
     finally:
         spec._initializing = False  # type: ignore[attr-defined]
     return module
 
 
-def _raised(name: str, error: Exception) -> LoadError:
-    """What is raised for an error that a module raises when it is loaded."""
+def _load_error(name: str, error: Exception) -> LoadError:
+    """Wrap an error that a module raises when it is loaded."""
     if isinstance(error, ImportError):
         return LoadError(f"{name}: cannot be imported: {error}")
     return LoadError(
@@ -234,20 +235,15 @@ def _raised(name: str, error: Exception) -> LoadError:
     )
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+def _missing_names(names: Container[str]) -> list[str]:
+    return [name for name in REQUIRED if name not in names]
 
 
-def _missing(facts: Mapping[str, object]) -> list[str]:
-    """The required names that are not among those that a source text assigns at its top level."""
-    return [name for name in REQUIRED if name not in facts]
-
-
-def _refusal(name: str, absent: list[str]) -> str:
-    return (
-        f"{name}: not a module that derivatrix generated (it defines no {', '.join(absent)}); "
-        "generate one with `derivatrix build`"
-    )
+def _require_names(module: str, names: Container[str]) -> None:
+    """Raise LoadError unless a module has the names that every generated one has."""
+    missing = _missing_names(names)
+    if missing:
+        raise LoadError(
+            f"{module}: not a module that derivatrix generated (it defines no "
+            f"{', '.join(missing)}); generate one with `derivatrix build`"
+        )

@@ -1,4 +1,4 @@
-"""What all pages have: the document around them, and their style."""
+"""The parts that all pages share: the HTML document, its style, and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STYLE = Path(__file__).with_name("page.css")
 
 
 def document(title: str, body: str, style: str = "", remark: str = "") -> str:
-    """A page of HTML that loads nothing from elsewhere. style: besides STYLE; remark: a comment."""
+    """Make a page of HTML that loads no other file. style: CSS after STYLE. remark: a comment."""
     comment = f"<!--\n{remark}\n-->\n" if remark else ""
     return f"""<!doctype html>
 {comment}<html lang="en" class="derivatrix">
@@ -31,22 +31,20 @@ def document(title: str, body: str, style: str = "", remark: str = "") -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """A part of a page that opens on demand."""
+    """Make a part of a page that is closed until the reader opens it."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells, the first row its head."""
+    """Make a table of cells, the first row its head."""
     head, *body = [[escape(cell) for cell in row] for row in rows]
     lines = ["".join(f'<th scope="col">{cell}</th>' for cell in head)]
-    lines += ["".join(f"<td{_verdict(cell)}>{cell}</td>" for cell in row) for row in body]
-    filled = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="report"><table>{filled}</table></div>'
+    lines += ["".join(f"<td{_css_class(cell)}>{cell}</td>" for cell in row) for row in body]
+    content = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="report"><table>{content}</table></div>'
 
 
-def _verdict(cell: str) -> str:
-    """The class of a cell that says how something went."""
-    word = cell.partition(" ")[0]
-    return {"passed": ' class="passed"', "FAILED": ' class="bad"', "WEAK": ' class="bad"'}.get(
-        word, ""
-    )
+def _css_class(cell: str) -> str:
+    """Return the attribute `class` of a cell that holds a verdict."""
+    name = {"passed": "passed", "FAILED": "bad", "WEAK": "bad"}.get(cell.partition(" ")[0])
+    return f' class="{name}"' if name else ""

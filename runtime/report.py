@@ -135,6 +135,11 @@ class Report:
         return bool(self.rows) and all(row.passed for row in self.rows)
 
     @property
+    def result(self) -> str:
+        """The verdict as a cell of a table."""
+        return "passed" if self.passed else f"FAILED {len(self.failures)}"
+
+    @property
     def failures(self) -> tuple[Row, ...]:
         """The rows that have not passed, the worst first."""
         failed = [row for row in self.rows if not row.passed]

@@ -1,4 +1,4 @@
-"""Pickles are for processes with the same version of derivatrix."""
+"""The version check of pickles, which only processes with the same derivatrix can exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from derivatrix.version import VERSION
 
 
 def require_version(name: str, version: str) -> None:
-    """Raise LoadError for what a process with another version has pickled."""
+    """Raise LoadError if a process with another version of derivatrix has pickled `name`."""
     if version != VERSION:
         raise LoadError(
             f"{name} comes from a process with derivatrix {version}, and this one has {VERSION}; "

@@ -1,5 +1,5 @@
-"""What generated modules stand on: the package `_support` in the folder of their file, or in the
-folder above, where `derivatrix.compile` has one for many."""
+"""The support of generated modules: the package `_support` in the folder of their file, or in the
+folder above, where `derivatrix.compile` keeps one for many modules."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from derivatrix.runtime.errors import LoadError
 
 FOLDER = "_support"
 SHORT = 7
-"""How many characters of a digest names have, which are in those of the files of Numba's cache."""
+"""Characters of a digest in a module's name, which names of Numba's cache files contain."""
 HOME = "derivatrix.compiled"
-"""The package that modules loaded from files are in, whatever folder they are in."""
+"""The package of all modules loaded from files, whatever folder these are in."""
 AGAIN = "build the package again with `derivatrix build`"
 
 
 def package_for(path: Path, digest: str) -> str:
-    """The name of a package that has the support of the module in a file, as it is on disk now;
-    `digest` is of the support that the module was built with.
+    """Make a package that has the support of the module in a file, and return its name, which
+    depends on all contents; `digest` is of the support that the module was built with.
 
-    Raises LoadError where there is no such folder, it is of another version, or a file in it is
+    Raises LoadError if there is no such folder, it is of another version, or a file in it is
     missing or not as derivatrix wrote it."""
-    folders = (path.parent, path.parent.parent)
-    root = next((each for each in folders if (each / FOLDER / "__init__.py").is_file()), None)
+    folders = [path.parent, path.parent.parent]
+    root = next((root for root in folders if (root / FOLDER / "__init__.py").is_file()), None)
     if root is None:
         raise LoadError(
             f"{path}: the folder {FOLDER}, which belongs beside it, is missing; {AGAIN}"
         )
     folder = root / FOLDER
     state = hashlib.blake2b(f"{root}\0".encode(), digest_size=8)
-    source = _read(folder / "__init__.py")
+    source = read_file(folder / "__init__.py", AGAIN)
     state.update(source)
     facts = assigned(source)
     if facts.get("DIGEST") != digest:
@@ -46,49 +46,53 @@ def package_for(path: Path, digest: str) -> str:
             + f"; {AGAIN}"
         )
     for name, expected in dict(facts.get("FILES") or {}).items():
-        contents = _read(folder / name)
+        contents = read_file(folder / name, AGAIN)
         if file_digest(contents) != expected:
             raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {AGAIN}")
         state.update(contents)
+    name = f"{HOME}.files_{state.hexdigest()}"
     if is_cached(path, digest):
         version = str(facts.get("VERSION")).replace(".", "_")
-        return _package(f"{HOME}.v{version}_{digest[:SHORT]}_{state.hexdigest()[:SHORT]}", root)
-    return _package(f"{HOME}.files_{state.hexdigest()}", root)
+        name = f"{HOME}.v{version}_{digest[:SHORT]}_{state.hexdigest()[:SHORT]}"
+    if name not in sys.modules:
+        package = ModuleType(name)
+        package.__path__ = [str(root)]  # its modules are found there; its __init__.py is not run
+        sys.modules[name] = package
+    return name
 
 
 def is_cached(path: Path, digest: str) -> bool:
-    """Whether a file is where `derivatrix.compile` keeps its modules, above it those with the same
-    support."""
+    """Whether a file is in a cache directory of `derivatrix.compile`, whose folders are named by
+    the digest of their modules' support."""
     return path.parent.parent.name == digest
 
 
 def version_in(package: str) -> tuple[str, str]:
-    """The version and the beginning of the digest in the name of a package of the cache; of another
-    the digest is ""."""
-    version, _, rest = package.rpartition("_")[0].rpartition("_")
-    return version.removeprefix("v").replace("_", "."), rest if version else ""
+    """Read the version, and the beginning of the digest, from the name of a package of the cache;
+    the digest of any other package is ""."""
+    version, _, digest = package.rpartition("_")[0].rpartition("_")
+    return version.removeprefix("v").replace("_", "."), digest if version else ""
 
 
 def with_support(module: ModuleType) -> list[ModuleType]:
-    """A generated module and the modules of its support that are loaded."""
+    """List a generated module and the loaded modules of its support."""
     prefix = f"{module.__package__}.{FOLDER}."
-    found = [each for name, each in [*sys.modules.items()] if name.startswith(prefix)]
-    return [module, *found]
+    return [module, *(part for name, part in [*sys.modules.items()] if name.startswith(prefix))]
 
 
 def file_digest(contents: bytes) -> str:
-    """The digest of a support file that its package lists."""
+    """Compute the digest of a support file, as its package lists it."""
     return hashlib.blake2b(contents, digest_size=16).hexdigest()
 
 
 def assigned(source: bytes) -> dict[str, Any]:
-    """The names that a text assigns at its top level, with the values of those that are literals
-    and None for others; none where the text is damaged."""
+    """Read the names that a text assigns at its top level, with the values of literals and None for
+    other expressions; none if the text is no Python."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):
         return {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for statement in body:
         match statement:
             case ast.Assign(targets=targets, value=value):
@@ -97,25 +101,18 @@ def assigned(source: bytes) -> dict[str, Any]:
                 targets = [target]
             case _:
                 continue
-        for each in targets:
-            if isinstance(each, ast.Name):
-                found[each.id] = None
+        for name in targets:
+            if isinstance(name, ast.Name):
+                values[name.id] = None
                 with suppress(ValueError):
-                    found[each.id] = ast.literal_eval(value)
-    return found
+                    values[name.id] = ast.literal_eval(value)
+    return values
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path, advice: str = "") -> bytes:
+    """Read a file; raises LoadError, with the advice, if that fails."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}; {AGAIN}") from error
-
-
-def _package(name: str, root: Path) -> str:
-    """A package of this name whose parts are in `root`: none of the files there is run for it."""
-    if name not in sys.modules:
-        package = ModuleType(name)
-        package.__path__ = [str(root)]
-        sys.modules[name] = package
-    return name
+        reason = f"{path}: cannot be read: {error.strerror}"
+        raise LoadError(f"{reason}; {advice}" if advice else reason) from error

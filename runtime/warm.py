@@ -1,6 +1,6 @@
-"""Kernels compiled, and their machine code kept on disk, before anybody calls them.
+"""Compilation of kernels ahead of their first call, with their machine code kept on disk.
 
-Some of it is kept for the name under which programs import the module: see
+Some of it is kept under the name by which programs import the module: see
 docs/developers/architecture.md.
 """
 
@@ -25,14 +25,15 @@ from derivatrix.runtime.workers import Crash, Workers
 
 
 def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> None:
-    """Compile every kernel of the generated modules in the files, in processes beside this one.
+    """Compile every kernel of the generated modules in the files, in worker processes.
 
-    Raises BuildError where that breaks off."""
+    Raises BuildError if a process crashes."""
 
-    def changed(at_work: list[int], done: int) -> None:
-        announce(listing([files[i].stem for i in at_work], "compiling"), done)
+    def announce_running(running: list[int], finished: int) -> None:
+        announce(listing([files[i].stem for i in running], "compiling"), finished)
 
-    answers = workers.map(f"{__name__}:warm_file", [os.fspath(path) for path in files], changed)
+    paths = [os.fspath(path) for path in files]
+    answers = workers.map(f"{__name__}:warm_file", paths, announce_running)
     for path, answer in zip(files, answers, strict=True):
         if isinstance(answer, Crash):
             raise BuildError(f"{path.stem}: compiling its kernels broke off: {answer.reason}")
@@ -41,9 +42,8 @@ def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> N
 
 
 def warm_file(path: str) -> None:
-    """Compile every kernel of a module for float64 and float32, for programs that import it: what a
-    worker does. Those for CUDA devices are compiled for the one that is there; without one there is
-    nothing to do."""
+    """Compile every kernel of a module for float64 and float32, for programs that import it: the
+    task of a worker. Kernels for CUDA devices are compiled if there is a device."""
     name = import_name(Path(path))
     if not name:
         return
@@ -56,18 +56,19 @@ def warm_file(path: str) -> None:
             _warm_kernel(interface.module, f"{kind}_kernel", *_types(interface, kind, real))
         if interface.parts:
             kind = interface.operator.removesuffix("_operator")
-            given, _ = _types(interface, kind, real)
-            filled = [types.Array(real, rank, "C") for rank in interface.parts]
-            _warm_kernel(interface.module, f"{kind}_parts_kernel", given, filled)
+            arguments, _ = _types(interface, kind, real)
+            results = [types.Array(real, rank, "C") for rank in interface.parts]
+            _warm_kernel(interface.module, f"{kind}_parts_kernel", arguments, results)
 
 
-def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[Any]) -> None:
-    """Compile a kernel, those for large results and many samples, and what lets threads share
-    their work."""
-    real = np.dtype(str(filled[0].dtype))
-    arrays, counts = (*given, *filled), (types.int64, types.int64)
+def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    """Compile a kernel, its variants for large results and many samples, and the functions by which
+    threads share its work."""
+    real = np.dtype(str(results[0].dtype))
+    arrays, counts = (*arguments, *results), (types.int64, types.int64)
     words = addresses = types.Array(types.int64, 1, "C")
-    for kernel in (getattr(module, f"{name}{end}", None) for end in ("", "_large", "_columns")):
+    variants = (f"{name}{suffix}" for suffix in ("", "_large", "_columns"))
+    for kernel in (getattr(module, variant, None) for variant in variants):
         if kernel is None:
             continue
         kernel.compile(arrays)
@@ -76,9 +77,9 @@ def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[
         shared = module.generated.shared.get(kernel.__name__)
         if shared is not None:
             shared.prepare(real)
-            first = (words, addresses, *counts, *arrays)
-            more = shared.function.py_func.__code__.co_argcount - len(first)
-            shared.function.compile((*first, *[types.int64] * more))
+            parameters = (words, addresses, *counts, *arrays)
+            size_count = shared.function.py_func.__code__.co_argcount - len(parameters)
+            shared.function.compile((*parameters, *[types.int64] * size_count))
             shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
             shared_work.worker_loop.compile((words,))
 
@@ -92,13 +93,9 @@ def _warm_for_device(module: Any) -> None:
 
 
 def _types(interface: ModuleInterface, kind: str, real: Any) -> tuple[list[Any], list[Any]]:
-    """Numba's types of a kernel's arguments, and of the arrays that it fills."""
+    """List Numba's types of a kernel's arguments, and of the arrays that it fills."""
     sizes = dict.fromkeys(interface.size_names, 1)
-    given = [entry.full(sizes) for entry in interface.inputs]
-    if kind == "vjp":
-        given.append(interface.shape("value", "", sizes))
-    if kind in ("jvp", "hvp"):
-        given += [entry.full(sizes) for entry in interface.wrt]
-    filled = [interface.shape(kind, key, sizes) for key in interface.keys(kind)]
-    numbers = [types.Array(real, len(shape), "C") if shape else real for shape in given]
-    return numbers, [types.Array(real, len(shape), "C") for shape in filled]
+    ranks = [entry.rank for entry in interface.arguments(kind).values()]
+    result_ranks = [len(interface.shape(kind, key, sizes)) for key in interface.keys(kind)]
+    arguments = [types.Array(real, rank, "C") if rank else real for rank in ranks]
+    return arguments, [types.Array(real, rank, "C") for rank in result_ranks]
