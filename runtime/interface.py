@@ -133,6 +133,11 @@ class ModuleInterface:
         batched = self.batched or any(entry.batched for entry in self.inputs)
         return (*(name for name in names if name != BATCH), *([BATCH] * batched))
 
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the value is one number."""
+        return not self.output and not self.batched
+
     def lead(self, sizes: Sizes) -> tuple[int, ...]:
         """The batch axis of the output: one size or none."""
         return (sizes[BATCH],) if self.batched else ()
@@ -217,7 +222,7 @@ class ModuleInterface:
         passed = {name: _copy_if_writeable(array) for name, array in arguments.items()}
         options = {} if out is None else {"out": out}
         result = attempt(lambda: getattr(self.module, kind)(*passed.values(), **options))
-        arrays = self._by_key(kind, result)
+        arrays = self.by_key(kind, result)
         for key, array in arrays.items():
             _check_array(array, self.shape(kind, key, point.sizes), dtypes)
         for name, array in passed.items():
@@ -245,10 +250,10 @@ class ModuleInterface:
         Raises CallError if it raises or its result has wrong nesting."""
         values = [_copy_if_writeable(array) for array in point.values.values()]
         result = attempt(lambda: getattr(self.module, self.operator)(*values))
-        return self._by_key(self.operator.removesuffix("_operator"), result)
+        return self.by_key(self.operator.removesuffix("_operator"), result)
 
-    def _by_key(self, kind: str, result: Any) -> dict[str, Any]:
-        """Flatten a result to a dict; raises CallError for a wrong nesting."""
+    def by_key(self, kind: str, result: Any) -> dict[str, Any]:
+        """Flatten the result of a function to a dict; raises CallError for a wrong nesting."""
         if kind == "value_and_gradient":
             _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")
             return {"": result[0], **self._named(result[1])}

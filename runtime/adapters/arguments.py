@@ -1,4 +1,4 @@
-"""Arguments in the order of a module's function, given by place or by name."""
+"""Arguments by position or name, in the order of a module's function."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 def signature_of(names: Iterable[str]) -> Signature:
-    """The signature of a function of these parameters."""
+    """Make the signature of a function with these parameters."""
     return Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names])
 
 
 def in_order(
     owner: str, names: Iterable[str], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments in the order of `names`. Raises UnsupportedError, which names `owner` and the
-    parameters, where one is missing, or too much."""
+    """Return the arguments in the order of `names`. Raises UnsupportedError, which names `owner`
+    and the parameters, for a missing or superfluous one."""
     signature = signature_of(names)
     try:
         return signature.bind(*arguments, **named).args
@@ -31,8 +31,8 @@ def in_order(
 
 
 def number(value: Any) -> Any:
-    """A number of Python or NumPy as one of NumPy's floats, of the type that functions of modules
-    take it for; anything else as it is."""
+    """Convert a number to float64, as functions of modules do, unless it is a float32; return
+    anything else as it is."""
     if not isinstance(value, Real) or isinstance(value, np.float32):
         return value
     return np.float64(value)

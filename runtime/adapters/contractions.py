@@ -1,5 +1,4 @@
-"""Gradients and Hessian-vector products by the inputs in `wrt` with what is multiplied by them, as
-arrays of JAX or of PyTorch."""
+"""Products of derivatives by the inputs in `wrt`, for arrays of JAX and of PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from derivatrix.runtime.interface import ModuleInterface
 
 
 def along(interface: ModuleInterface, arrays: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """Σ <array, tangent>, for each sample."""
+    """Compute Σ <array, tangent> over the inputs, for each sample."""
     lead = int(interface.batched)
     terms = [array * tangent for array, tangent in zip(arrays, tangents, strict=True)]
     sums = [term.reshape((*term.shape[:lead], prod(term.shape[lead:]))).sum(-1) for term in terms]
@@ -19,10 +18,10 @@ def along(interface: ModuleInterface, arrays: Sequence[Any], tangents: Sequence[
 
 
 def weighted(interface: ModuleInterface, arrays: Sequence[Any], weights: Any) -> list[Any]:
-    """Arrays, one of each for each sample, times the samples' weights; summed over samples for
-    inputs that all samples share."""
-    found = []
+    """Multiply each sample's arrays by its weight, and sum over the samples for inputs that all of
+    them share."""
+    products = []
     for entry, array in zip(interface.wrt, arrays, strict=True):
         product = weights.reshape((*weights.shape, *[1] * (array.ndim - weights.ndim))) * array
-        found.append(product.sum(0) if interface.batched and not entry.batched else product)
-    return found
+        products.append(product.sum(0) if interface.batched and not entry.batched else product)
+    return products

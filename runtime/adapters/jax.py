@@ -18,22 +18,22 @@ from derivatrix.runtime.interface import ModuleInterface
 def function(
     module: ModuleType, *, batched: ModuleType | None = None, native: bool = True
 ) -> JaxFunction:
-    """A generated module's value, as a function of JAX of the module's inputs, in their order or by
-    name; under `jit`, `grad`, `jvp`, `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian`, `lax.scan`.
+    """Make a function of JAX that returns a module's value for its inputs, by position or name. It
+    works with `jit`, `grad`, `jvp`, `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian` and `lax.scan`.
 
     Arguments are real arrays of the inputs' shapes; the result has the type that JAX gives their
-    sum, float32 or float64. A structured input is replaced by the nearest array of its structure,
-    as (S + Sᵀ)/2 where S is declared symmetric, so that derivatives along all directions are right.
+    sum, float32 or float64. A structured input is replaced by its projection on the structure, as
+    (S + Sᵀ)/2 if S is declared symmetric, so that derivatives along all directions are right.
 
     batched: a module of the same function with a batch axis, `dx.function(..., batch=[x])`, which
     `vmap` over these inputs calls once; without it, samples are computed one after the other.
-    native: False has kernels called through `jax.pure_callback`, instead of by XLA itself.
+    native: False calls kernels through `jax.pure_callback`, instead of from XLA itself.
 
-    Raises ShapeError, while JAX traces, for other shapes; UnsupportedError for arguments that are
-    no real numbers of 32 or 64 bits, for derivatives by inputs that are not in `wrt`, second ones
-    of other than scalar functions, and third ones. What a kernel raises, as for a matrix that is
-    not positive definite, JAX raises as an error of its own, with the text. Raises
-    MissingPackageError where there is no JAX, or one too old.
+    Raises ShapeError, while JAX traces, for wrong shapes; UnsupportedError for arguments that are
+    not real numbers of 32 or 64 bits, for derivatives by inputs that are not in `wrt`, second ones
+    of functions that are not scalar, and third ones. An error of a kernel, as for a matrix that is
+    not positive definite, becomes an error of JAX with its text. Raises MissingPackageError if JAX
+    is not installed or too old.
     """
     require_package("jax", "0.5")
     return JaxFunction(module, batched, native)
@@ -50,20 +50,20 @@ def _interface(module: ModuleType) -> ModuleInterface:
 
 
 class JaxFunction:
-    """A module's value as a function of JAX, made by `function`. A pickle of it is its modules."""
+    """A module's value as a function of JAX, made by `function`. Its pickle holds the modules."""
 
     def __init__(self, module: ModuleType, batched: ModuleType | None, native: bool) -> None:
         import jax
 
         from derivatrix.runtime.adapters.jax_calls import Calls
 
-        self._made_of = module, batched, native
+        self._arguments = module, batched, native
         self._interface = interface = _interface(module)
-        many = None
+        batched_calls = None
         if batched is not None:
-            many = Calls(_interface(batched), None, native)
-            require_same(interface, many.interface)
-        self._calls = Calls(interface, many, native)
+            batched_calls = Calls(_interface(batched), None, native)
+            require_same(interface, batched_calls.interface)
+        self._calls = Calls(interface, batched_calls, native)
         self._names = [entry.name for entry in interface.inputs]
         self._traced = jax.jit(self._value)
         self.__name__ = self.__qualname__ = interface.name
@@ -76,7 +76,7 @@ class JaxFunction:
         return self._traced(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JaxFunction, self._made_of
+        return JaxFunction, self._arguments
 
     def _value(self, *arguments: Any) -> Any:
         import jax.numpy as jnp
@@ -92,26 +92,27 @@ class JaxFunction:
 
 
 def _arrays(interface: ModuleInterface, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments as arrays of one type of float. Numbers of Python and integers have no type of
-    float of their own."""
+    """Convert arguments to arrays of one float type, which Python's numbers and integers do not
+    influence."""
     import jax.numpy as jnp
 
-    arrays = [jnp.asarray(each) for each in arguments]
-    untyped = [
-        each.ndim == 0 and (each.dtype.kind in "iub" or (each.weak_type and each.dtype.kind != "c"))
-        for each in arrays
+    arrays = [jnp.asarray(argument) for argument in arguments]
+    is_untyped = [
+        array.ndim == 0
+        and (array.dtype.kind in "iub" or (array.weak_type and array.dtype.kind != "c"))
+        for array in arrays
     ]
-    typed = [each for each, plain in zip(arrays, untyped, strict=True) if not plain]
+    typed = [array for array, untyped in zip(arrays, is_untyped, strict=True) if not untyped]
     real = jnp.result_type(*typed) if typed else jnp.result_type(float)
-    for entry, each, plain in zip(interface.inputs, arrays, untyped, strict=True):
-        if not plain and each.dtype not in ("float32", "float64"):
+    for entry, array, untyped in zip(interface.inputs, arrays, is_untyped, strict=True):
+        if not untyped and array.dtype not in ("float32", "float64"):
             raise UnsupportedError(
-                f"{interface.name}: argument {entry.name} has dtype {each.dtype}; expected float32 "
-                "or float64, as of jnp.asarray(x, float)"
+                f"{interface.name}: argument {entry.name} has dtype {array.dtype}; expected "
+                "float32 or float64, as of jnp.asarray(x, float)"
             )
-        if not all(isinstance(length, int) for length in each.shape):
+        if not all(isinstance(length, int) for length in array.shape):
             raise ShapeError(
-                f"{interface.name}: argument {entry.name} has shape {each.shape}, which is not "
+                f"{interface.name}: argument {entry.name} has shape {array.shape}, which is not "
                 "known while JAX traces; kernels need shapes of numbers"
             )
-    return [each.astype(real) for each in arrays]
+    return [array.astype(real) for array in arrays]

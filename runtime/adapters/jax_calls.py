@@ -1,7 +1,7 @@
 """The functions of generated modules as one primitive of JAX.
 
-A call is of a kind: "value", "vjp", "jvp", "value_and_gradient" or "hvp", and takes what the
-module's function of that name takes, as arrays of one type of float."""
+A call has a kind, "value", "vjp", "jvp", "value_and_gradient" or "hvp", and the arguments of the
+module's function of that name, as arrays of one float type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from derivatrix.runtime.adapters.jax_rules import is_zero, mapped, moved, transposed
+from derivatrix.runtime.adapters.jax_rules import batch, is_zero, jvp, transpose
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.adapters.xla_handlers import UnknownVersionError, register
 from derivatrix.runtime.errors import UnsupportedError
@@ -27,14 +27,14 @@ Arrays = Sequence[Any]
 
 
 class Calls:
-    """A module as JAX calls it. batched: the same for the module that takes a batch of samples;
-    native: whether XLA calls kernels itself, else they are called through Python."""
+    """Calls of a module's functions by JAX. batched: those of the module with a batch axis.
+    native: XLA calls kernels itself, not through Python."""
 
     def __init__(self, interface: ModuleInterface, batched: Calls | None, native: bool) -> None:
         self.interface, self.batched, self.native = interface, batched, native
 
     def __call__(self, kind: str, *arrays: Any) -> list[Any]:
-        """What the module's function of this kind returns, in the order of `keys`."""
+        """Call the module's function of a kind, and return its arrays in the order of `keys`."""
         self.interface.require(kind)
         if kind not in self.interface.module.FUNCTIONS:
             raise UnsupportedError(
@@ -53,33 +53,30 @@ class Calls:
         return not self.interface.output
 
     def split(self, arrays: Arrays) -> tuple[list[Any], list[Any]]:
-        """The inputs, and what comes after them."""
+        """Split arguments into the inputs and the cotangent or tangents after them."""
         count = len(self.interface.inputs)
         return list(arrays[:count]), list(arrays[count:])
 
-    def by_wrt(self, arrays: Arrays) -> list[Any]:
-        """Those of the inputs' tangents that belong to `wrt`, in its order. Raises
-        UnsupportedError where another is not zero."""
-        given = {
-            entry.name: each for entry, each in zip(self.interface.inputs, arrays, strict=True)
-        }
-        for entry in self.interface.inputs:
-            if not entry.wrt and not is_zero(given[entry.name]):
-                names = ", ".join(each.name for each in self.interface.wrt)
+    def wrt_tangents(self, tangents: Arrays) -> list[Any]:
+        """Select the tangents of the inputs in `wrt`, in its order. Raises UnsupportedError if
+        another tangent is not zero."""
+        inputs = self.interface.inputs
+        tangent_of = {entry.name: t for entry, t in zip(inputs, tangents, strict=True)}
+        for entry in inputs:
+            if not entry.wrt and not is_zero(tangent_of[entry.name]):
+                names = ", ".join(wrt.name for wrt in self.interface.wrt)
                 raise UnsupportedError(
                     f"{self.name}: a derivative by {entry.name} is asked for, but the module has "
                     f"those by {names} only; declare the function with {entry.name} in wrt, or "
                     f"pass jax.lax.stop_gradient({entry.name})"
                 )
-        return [ad.instantiate_zeros(given[entry.name]) for entry in self.interface.wrt]
+        return [ad.instantiate_zeros(tangent_of[entry.name]) for entry in self.interface.wrt]
 
     def shapes(self, kind: str, arrays: Arrays) -> list[tuple[int, ...]]:
-        """The shapes of the results."""
-        inputs, _ = self.split(arrays)
-        names = [entry.name for entry in self.interface.inputs]
-        sizes = sizes_of(
-            self.interface, {name: each.shape for name, each in zip(names, inputs, strict=True)}
-        )
+        """Compute the shapes of the results."""
+        entries = self.interface.inputs
+        shapes = {entry.name: a.shape for entry, a in zip(entries, arrays, strict=False)}
+        sizes = sizes_of(self.interface, shapes)
         return [self.interface.shape(kind, key, sizes) for key in self.interface.keys(kind)]
 
 
@@ -107,33 +104,32 @@ def _compiled(*arrays: Any, calls: Calls, kind: str) -> Any:
 
 
 def _on_cpu(*arrays: Any, calls: Calls, kind: str) -> Any:
-    """The call of a kernel by XLA, or by Python where XLA cannot."""
+    """Lower a call to one of the kernel by XLA, or of the function by Python if XLA cannot."""
     shapes, real = calls.shapes(kind, arrays), arrays[0].dtype
+    module = calls.interface.module
     results = [jax.ShapeDtypeStruct(shape, real) for shape in shapes]
-    if calls.native and _is_generated(calls.interface.module, kind):
-        given, filled = tuple(each.ndim for each in arrays), tuple(map(len, shapes))
-        target = _target(calls.interface.module, kind, real, given, filled)
+    # a function that the user has replaced does not call the kernel
+    calls_kernel = "_kernel" in getattr(getattr(module, kind), "__globals__", ())
+    if calls.native and calls_kernel:
+        ranks = tuple(array.ndim for array in arrays), tuple(map(len, shapes))
+        target = _ffi_target(module, kind, real, *ranks)
         if target:
             return jax.ffi.ffi_call(target, results)(*arrays)
-    return jax.pure_callback(partial(_in_python, calls, kind), results, *arrays)
-
-
-def _is_generated(module: ModuleType, kind: str) -> bool:
-    """Whether a module's function calls its kernel, as it does where nobody has replaced it."""
-    return "_kernel" in getattr(getattr(module, kind), "__globals__", ())
+    return jax.pure_callback(partial(_call_in_python, calls, kind), results, *arrays)
 
 
 @cache
-def _target(
+def _ffi_target(
     module: ModuleType,
     kind: str,
     real: np.dtype[Any],
-    given: tuple[int, ...],
-    filled: tuple[int, ...],
+    argument_ranks: tuple[int, ...],
+    result_ranks: tuple[int, ...],
 ) -> str:
-    """The name under which XLA calls a kernel; "" where its call frame is not known."""
+    """Register a kernel with XLA, and return its name; "" if the layout of this XLA's call frame is
+    unknown."""
     try:
-        return register(module, kind, real, given, filled)
+        return register(module, kind, real, argument_ranks, result_ranks)
     except UnknownVersionError as error:
         warnings.warn(
             f"{module.__name__}: {kind} is called through Python, which takes longer, as "
@@ -143,21 +139,21 @@ def _target(
         return ""
 
 
-def _in_python(calls: Calls, kind: str, *arrays: Any) -> list[np.ndarray]:
-    given = list(map(np.asarray, arrays))
-    result = getattr(calls.interface.module, kind)(*given)
-    return [np.asarray(each, given[0].dtype) for each in jax.tree.leaves(result)]
+def _call_in_python(calls: Calls, kind: str, *arrays: Any) -> list[np.ndarray]:
+    arguments = list(map(np.asarray, arrays))
+    result = getattr(calls.interface.module, kind)(*arguments)
+    return [np.asarray(array, arguments[0].dtype) for array in jax.tree.leaves(result)]
 
 
-def _elsewhere(*arrays: Any, calls: Calls, kind: str) -> Any:
+def _on_other_device(*arrays: Any, calls: Calls, kind: str) -> Any:
     raise UnsupportedError(
         f"{calls.name}: the module is for the CPU, and is called on another device; put its "
         'arguments on the CPU, or set jax.default_device(jax.devices("cpu")[0])'
     )
 
 
-mlir.register_lowering(_call, mlir.lower_fun(_elsewhere, multiple_results=True))
+mlir.register_lowering(_call, mlir.lower_fun(_on_other_device, multiple_results=True))
 mlir.register_lowering(_call, mlir.lower_fun(_on_cpu, multiple_results=True), platform="cpu")
-ad.primitive_jvps[_call] = moved
-ad.primitive_transposes[_call] = transposed
-batching.primitive_batchers[_call] = mapped
+ad.primitive_jvps[_call] = jvp
+ad.primitive_transposes[_call] = transpose
+batching.primitive_batchers[_call] = batch

@@ -1,8 +1,8 @@
-"""The rules of the primitive of `jax_calls`: derivatives, and calls for many samples.
+"""The rules of the primitive of `jax_calls`: JVP, transpose and batching.
 
-By the inputs, the value of a scalar function moves by its gradient, and that by `hvp`; the value of
-another, and of one for a batch, moves by `jvp`. `jvp` and `vjp` are linear in what they take after
-the inputs, each the other's transpose, as `hvp` is its own; by the inputs they move by `hvp`.
+The derivative of a scalar value is the gradient, and that of the gradient `hvp`; the derivative of
+any other value is `jvp`. `jvp` and `vjp` are linear in the arguments after the inputs, and each
+other's transpose; `hvp` is its own. Their derivatives by the inputs are `hvp`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad
 
 from derivatrix.runtime.adapters.contractions import along, weighted
+from derivatrix.runtime.adapters.stacks import equals_calls_by_sample
 from derivatrix.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -30,135 +31,118 @@ def is_zero(tangent: Any) -> bool:
     return isinstance(tangent, ad.Zero)
 
 
-def moved(primals: Arrays, tangents: Arrays, *, calls: Calls, kind: str) -> Any:
-    """The results of a call and their tangents."""
-    inputs, more = calls.split(primals)
-    by_inputs, by_more = calls.split(tangents)
+def jvp(primals: Arrays, tangents: Arrays, *, calls: Calls, kind: str) -> Any:
+    """Compute the results of a call and their tangents."""
+    inputs, linear = calls.split(primals)
+    input_tangents, linear_tangents = calls.split(tangents)
     if kind == "value" and not (calls.scalar and not calls.interface.batched):
-        tangent = calls("jvp", *inputs, *calls.by_wrt(by_inputs))
-        return calls(kind, *inputs), tangent
+        return calls(kind, *inputs), calls("jvp", *inputs, *calls.wrt_tangents(input_tangents))
     if kind in ("value", "value_and_gradient"):
         value, *gradient = calls("value_and_gradient", *inputs)
-        directions = calls.by_wrt(by_inputs)
-        first = [along(calls.interface, gradient, directions)]
+        directions = calls.wrt_tangents(input_tangents)
+        tangent = along(calls.interface, gradient, directions)
         if kind == "value":
-            return [value], first
-        return [value, *gradient], [*first, *calls("hvp", *inputs, *directions)]
-    results = calls(kind, *inputs, *more)
-    tangents = []
-    if not all(map(is_zero, by_more)):
-        tangents.append(calls(kind, *inputs, *map(ad.instantiate_zeros, by_more)))
-    if not all(map(is_zero, by_inputs)):
-        tangents.append(_second(inputs, more, by_inputs, calls, kind))
-    return results, [sum(each[1:], each[0]) for each in zip(*tangents, strict=True)]
+            return [value], [tangent]
+        return [value, *gradient], [tangent, *calls("hvp", *inputs, *directions)]
+    terms = []
+    if not all(map(is_zero, linear_tangents)):
+        terms.append(calls(kind, *inputs, *map(ad.instantiate_zeros, linear_tangents)))
+    if not all(map(is_zero, input_tangents)):
+        terms.append(_jvp_by_inputs(inputs, linear, input_tangents, calls, kind))
+    sums = [sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True)]
+    return calls(kind, *inputs, *linear), sums
 
 
-def _second(inputs: Arrays, more: Arrays, by_inputs: Arrays, calls: Calls, kind: str) -> list[Any]:
-    """How the results of `jvp` or `vjp` move with the inputs."""
+def _jvp_by_inputs(
+    inputs: Arrays, linear: Arrays, tangents: Arrays, calls: Calls, kind: str
+) -> list[Any]:
+    """Differentiate the results of `jvp` or `vjp` along tangents of the inputs."""
     if kind == "hvp" or not calls.scalar:
         order = "third" if calls.scalar else "second"
         raise UnsupportedError(
             f"{calls.name}: its {order} derivative is asked for; a module has second derivatives "
             "of scalar functions only, and no third ones"
         )
-    curved = calls("hvp", *inputs, *calls.by_wrt(by_inputs))
+    products = calls("hvp", *inputs, *calls.wrt_tangents(tangents))
     if kind == "jvp":
-        return [along(calls.interface, curved, more)]
-    return weighted(calls.interface, curved, more[0])
+        return [along(calls.interface, products, linear)]
+    return weighted(calls.interface, products, linear[0])
 
 
-def transposed(cotangents: Arrays, *arrays: Any, calls: Calls, kind: str) -> list[Any]:
-    """The cotangents of what a call takes after the inputs, in which it is linear."""
-    inputs, more = calls.split(arrays)
-    given = [ad.instantiate_zeros(each) for each in cotangents]
-    other = {"jvp": "vjp", "vjp": "jvp"}.get(kind)
-    found = calls(other, *inputs, *given) if other else _hvp_transposed(inputs, given, calls)
+def transpose(cotangents: Arrays, *arrays: Any, calls: Calls, kind: str) -> list[Any]:
+    """Compute the cotangents of the arguments after the inputs, in which a call is linear."""
+    inputs, linear = calls.split(arrays)
+    cotangents = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    if kind == "hvp":
+        results = _transpose_hvp(inputs, cotangents, calls)
+    else:
+        results = calls({"jvp": "vjp", "vjp": "jvp"}[kind], *inputs, *cotangents)
     wanted = [
-        each if ad.is_undefined_primal(place) else None
-        for place, each in zip(more, found, strict=True)
+        result if ad.is_undefined_primal(argument) else None
+        for argument, result in zip(linear, results, strict=True)
     ]
     return [None] * len(inputs) + wanted
 
 
-def _hvp_transposed(inputs: Arrays, given: Arrays, calls: Calls) -> list[Any]:
-    """The sums over samples of what each of them makes of cotangents: a Hessian is symmetric. Where
-    samples share an input, which has one tangent for all of them but a cotangent for each, they are
-    done one after the other."""
+def _transpose_hvp(inputs: Arrays, cotangents: Arrays, calls: Calls) -> list[Any]:
+    """Sum the Hessians' products with cotangents over the samples: Hessians are symmetric. An input
+    that samples share has one tangent, but a cotangent for each sample: then these are computed one
+    after the other."""
     interface = calls.interface
     if not interface.batched or all(entry.batched for entry in interface.wrt):
-        return calls("hvp", *inputs, *given)
+        return calls("hvp", *inputs, *cotangents)
 
-    def of_one(sample: tuple[list[Any], list[Any]]) -> list[Any]:
-        samples, cotangents = ([jnp.expand_dims(each, 0) for each in some] for some in sample)
-        own = iter(samples)
+    def hvp_of_sample(sample: tuple[list[Any], list[Any]]) -> list[Any]:
+        batches, directions = ([jnp.expand_dims(a, 0) for a in arrays] for arrays in sample)
+        batched_inputs = iter(batches)
         point = [
-            next(own) if entry.batched else shared
-            for entry, shared in zip(interface.inputs, inputs, strict=True)
+            next(batched_inputs) if entry.batched else array
+            for entry, array in zip(interface.inputs, inputs, strict=True)
         ]
         tangents = [
-            each if entry.batched else each[0]
-            for entry, each in zip(interface.wrt, cotangents, strict=True)
+            direction if entry.batched else direction[0]
+            for entry, direction in zip(interface.wrt, directions, strict=True)
         ]
-        return [each[0] for each in calls("hvp", *point, *tangents)]
+        return [product[0] for product in calls("hvp", *point, *tangents)]
 
-    of_samples = [
-        each for entry, each in zip(interface.inputs, inputs, strict=True) if entry.batched
-    ]
-    found = jax.lax.map(of_one, (of_samples, list(given)))
+    entries = zip(interface.inputs, inputs, strict=True)
+    samples = [array for entry, array in entries if entry.batched]
+    products = jax.lax.map(hvp_of_sample, (samples, list(cotangents)))
     return [
-        each if entry.batched else jnp.sum(each, axis=0)
-        for entry, each in zip(interface.wrt, found, strict=True)
+        product if entry.batched else jnp.sum(product, axis=0)
+        for entry, product in zip(interface.wrt, products, strict=True)
     ]
 
 
 # Samples
 
 
-def mapped(arrays: Arrays, axes: Sequence[int | None], *, calls: Calls, kind: str) -> Any:
-    """A call for each sample: of the module that takes a batch, where it does the same, else of
-    this one, sample by sample. axes: of the samples, None for what all of them share."""
-    first = [
-        each if axis is None else jnp.moveaxis(each, axis, 0)
-        for each, axis in zip(arrays, axes, strict=True)
+def batch(arrays: Arrays, axes: Sequence[int | None], *, calls: Calls, kind: str) -> Any:
+    """Compute a call for each sample, by one call of the batched module if that is the same. axes:
+    the axis of samples in each array, None if all samples share it."""
+    is_stacked = [axis is not None for axis in axes]
+    arrays = [
+        array if axis is None else jnp.moveaxis(array, axis, 0)
+        for array, axis in zip(arrays, axes, strict=True)
     ]
-    isin = [axis is not None for axis in axes]
-    many = calls.batched
-    if many is not None and _does_the_same(many, kind, isin):
-        results = many(kind, *_for_batch(many, kind, first, isin))
+    stacks = [array for array, stacked in zip(arrays, is_stacked, strict=True) if stacked]
+    batched = calls.batched
+    if batched is not None and equals_calls_by_sample(batched.interface, kind, is_stacked):
+        count = stacks[0].shape[0]
+        entries = batched.interface.arguments(kind).values()
+        arguments = [
+            array
+            if stacked or not entry.batched
+            else jnp.broadcast_to(array, (count, *array.shape))
+            for entry, array, stacked in zip(entries, arrays, is_stacked, strict=True)
+        ]
+        results = batched(kind, *arguments)
     else:
-        results = _one_by_one(calls, kind, first, isin)
+
+        def call_for_sample(sample: list[Any]) -> list[Any]:
+            slices = iter(sample)
+            pairs = zip(arrays, is_stacked, strict=True)
+            return calls(kind, *(next(slices) if stacked else array for array, stacked in pairs))
+
+        results = jax.lax.map(call_for_sample, stacks)
     return results, [0] * len(results)
-
-
-def _one_by_one(calls: Calls, kind: str, arrays: Arrays, isin: Sequence[bool]) -> Any:
-    def of_one(sample: list[Any]) -> list[Any]:
-        own = iter(sample)
-        return calls(
-            kind,
-            *(next(own) if mapped else each for each, mapped in zip(arrays, isin, strict=True)),
-        )
-
-    samples = [each for each, mapped in zip(arrays, isin, strict=True) if mapped]
-    return jax.lax.map(of_one, samples)
-
-
-def _does_the_same(many: Calls, kind: str, isin: Sequence[bool]) -> bool:
-    """Whether a function that takes a batch does for these samples what calls for each of them do.
-    Its `vjp` adds up what they make of inputs that they share."""
-    sums = kind == "vjp" and not all(entry.batched for entry in many.interface.wrt)
-    return not sums and all(
-        entry.batched or not mapped
-        for entry, mapped in zip(many.interface.arguments(kind).values(), isin, strict=True)
-    )
-
-
-def _for_batch(many: Calls, kind: str, arrays: Arrays, isin: Sequence[bool]) -> list[Any]:
-    """The arguments of a function that takes a batch: what samples share is repeated where it does
-    not expect that."""
-    length = next(each.shape[0] for each, mapped in zip(arrays, isin, strict=True) if mapped)
-    return [
-        jnp.broadcast_to(each, (length, *each.shape)) if entry.batched and not mapped else each
-        for each, entry, mapped in zip(
-            arrays, many.interface.arguments(kind).values(), isin, strict=True
-        )
-    ]

@@ -1,40 +1,37 @@
-"""The programs that adapters are for."""
+"""Import of the packages that adapters are for."""
 
 from __future__ import annotations
 
 import importlib
 from importlib import metadata
+from itertools import takewhile
 from types import ModuleType
 
 from derivatrix.runtime.errors import MissingPackageError
 
 
-def require_package(name: str, least: str) -> ModuleType:
-    """The package of this name, imported, of at least the version `least`, as in "0.5".
+def require_package(name: str, min_version: str) -> ModuleType:
+    """Import a package of at min_version a version such as "0.5".
 
-    The extra of derivatrix that installs it has the package's name. Raises MissingPackageError
-    where it is not installed or too old."""
+    The extra of derivatrix that installs it has the package's name. Raises MissingPackageError if
+    it is not installed or too old."""
     advice = f"install it with `pip install 'derivatrix[{name}]'`"
     try:
         version = metadata.version(name)
         package = importlib.import_module(name)
     except (ImportError, metadata.PackageNotFoundError) as error:
         raise MissingPackageError(
-            f"derivatrix.{name} needs {name} {least} or newer, which cannot be imported ({error}); "
-            f"{advice}"
+            f"derivatrix.{name} needs {name} {min_version} or newer, which cannot be imported "
+            f"({error}); {advice}"
         ) from error
-    if _numbers(version) < _numbers(least):
+    if _numbers(version) < _numbers(min_version):
         raise MissingPackageError(
-            f"derivatrix.{name} needs {name} {least} or newer; found {version}; {advice}"
+            f"derivatrix.{name} needs {name} {min_version} or newer; found {version}; {advice}"
         )
     return package
 
 
 def _numbers(version: str) -> list[int]:
-    """The leading numbers of a version: "2.13.0+cpu" is [2, 13, 0]."""
-    found: list[int] = []
-    for part in version.split("+")[0].split("."):
-        if not part.isdigit():
-            break
-        found.append(int(part))
-    return found
+    """Read the leading numbers of a version: "2.13.0+cpu" is [2, 13, 0]."""
+    parts = takewhile(str.isdigit, version.split("+")[0].split("."))
+    return [int(part) for part in parts]

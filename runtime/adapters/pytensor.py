@@ -8,22 +8,20 @@ from typing import Any
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.interface import ModuleInterface
 
-LEAST = "2.38"
-
 
 def operator(module: ModuleType) -> Any:
-    """A generated module as a PyTensor `Op`: called with its inputs, as tensor variables of one
-    float type, in their order or by name, it returns the variable of its value. A structured input
-    is replaced by the nearest of its structure, as (S + Sᵀ)/2 where S is declared symmetric.
+    """Make a PyTensor `Op` of a generated module. Called with its inputs, tensor variables of one
+    float type, by position or name, it returns the variable of its value. A structured input is
+    replaced by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric.
 
     Gradients are the module's: `pytensor.grad` of a function, and once more of a scalar one. In
-    graphs that Numba compiles, it is the kernels that are called.
+    graphs that Numba compiles, the Op calls the kernel.
 
-    Raises MissingPackageError where PyTensor is not installed or too old, and LoadError for what is
-    no generated module. The Op raises UnsupportedError for variables that are no float tensors, and
-    ShapeError for wrong numbers of them or of their axes.
+    Raises MissingPackageError if PyTensor is not installed or too old, LoadError if the module is
+    not a generated one. The Op raises UnsupportedError for variables that are no float tensors,
+    ShapeError for a wrong number of variables or axes.
     """
-    require_package("pytensor", LEAST)
+    require_package("pytensor", "2.38")
     from derivatrix.runtime.adapters.pytensor_operator import GeneratedOp
 
     return GeneratedOp(ModuleInterface(module).module, "value")

@@ -1,5 +1,4 @@
-"""PyTensor's `Op`s of a generated module: its value, and the derivatives that their gradients are
-made of."""
+"""PyTensor's `Op`s of a generated module: its value, and the derivatives for its gradients."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ FLOATS = ("float32", "float64")
 class GeneratedOp(Op):
     """A public function of a generated module.
 
-    kind: "value" and, of a scalar function, "value_and_gradient" and "hvp"; of an array function
-    "vjp" and "jvp". It takes the function's inputs, then the cotangent, or a tangent for each input
-    that the module differentiates by.
+    kind: "value" and, for a scalar function, "value_and_gradient" and "hvp", for an array function
+    "vjp" and "jvp". Arguments are the inputs, then the cotangent, or a tangent of each input in
+    `wrt`.
     """
 
     __props__ = ("module", "kind")
@@ -45,7 +44,7 @@ class GeneratedOp(Op):
         self.interface.require(kind)
         self.inputs = self.interface.inputs
         self.wrt = [self.inputs.index(entry) for entry in self.interface.wrt]
-        self.is_scalar = not self.interface.output and not self.interface.batched
+        self.is_scalar = self.interface.is_scalar
 
     def __reduce__(self) -> Any:
         return GeneratedOp, (self.module, self.kind)
@@ -54,41 +53,41 @@ class GeneratedOp(Op):
         return f"{self.interface.name}.{self.kind}"
 
     def __call__(self, /, *inputs: Any, **options: Any) -> Any:
-        """The variable of the result, of inputs in their order or by name. Structured ones are
-        replaced by the nearest of their structure."""
+        """Return the variable of the result, for inputs by position or name, projected on their
+        structures."""
         expected = self.interface.arguments(self.kind)
         named = {name: options.pop(name) for name in expected if name in options}
         if named:
             inputs = in_order(str(self), expected, inputs, named)
-        node = self.make_node(*inputs)  # which says what does not fit
-        nearest = [
+        node = self.make_node(*inputs)  # checks the arguments
+        projected = [
             project(entry.structure, variable, _lower, _upper)
             for entry, variable in zip(self.inputs, node.inputs, strict=False)
         ]
-        return super().__call__(*nearest, *node.inputs[len(nearest) :], **options)
+        return super().__call__(*projected, *node.inputs[len(projected) :], **options)
 
     def make_node(self, *inputs: Any) -> Apply:
         expected = self.interface.arguments(self.kind)
         if len(inputs) != len(expected):
             raise ShapeError(f"{self}: {len(inputs)} arguments; expected {len(expected)}")
-        given = [self._variable(name, each) for name, each in zip(expected, inputs, strict=True)]
-        for (name, entry), variable in zip(expected.items(), given, strict=True):
+        variables = [self._variable(name, x) for name, x in zip(expected, inputs, strict=True)]
+        for (name, entry), variable in zip(expected.items(), variables, strict=True):
             if variable.ndim != entry.rank:
                 raise ShapeError(
                     f"{self}: argument {name} has {variable.ndim} axes; expected {entry.rank}"
                 )
-        real = float_type(given)
-        given = [each if each.dtype == real else each.astype(real) for each in given]
-        own = [given[place].type for place in self.wrt]
+        real = float_type(variables)
+        variables = [v if v.dtype == real else v.astype(real) for v in variables]
+        gradients = [variables[position].type for position in self.wrt]
         value = TensorType(real, (None,) * (len(self.interface.output) + self.interface.batched))
-        kinds = {
+        types = {
             "value": [value],
             "jvp": [value],
-            "value_and_gradient": [value, *own],
-            "vjp": own,
-            "hvp": own,
+            "value_and_gradient": [value, *gradients],
+            "vjp": gradients,
+            "hvp": gradients,
         }
-        return Apply(self, given, [kind() for kind in kinds[self.kind]])
+        return Apply(self, variables, [make_type() for make_type in types[self.kind]])
 
     def _variable(self, name: str, value: Any) -> Any:
         try:
@@ -105,79 +104,77 @@ class GeneratedOp(Op):
         return variable
 
     def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
-        found = getattr(self.module, self.kind)(*inputs)
-        if self.kind == "value_and_gradient":
-            value, gradient = found
-            found = (value, *_tuple(gradient))
-        results = zip(_tuple(found), node.outputs, output_storage, strict=True)
-        for result, output, storage in results:
-            storage[0] = np.asarray(result, dtype=output.dtype)
+        result = getattr(self.module, self.kind)(*inputs)
+        arrays = self.interface.by_key(self.kind, result).values()
+        for array, output, storage in zip(arrays, node.outputs, output_storage, strict=True):
+            storage[0] = np.asarray(array, dtype=output.dtype)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """Cotangents of the inputs, from those of the outputs."""
+        """Return the cotangents of all arguments, from those of the outputs."""
         count = len(self.inputs)
-        point, more = inputs[:count], inputs[count:]
-        rest: list[Any] = []
+        point = inputs[:count]
+        by_linear: list[Any] = []
         if self.kind == "value" and self.is_scalar:
-            _, *gradients = self._derived("value_and_gradient", point)
-            own = [cotangents[0] * each for each in gradients]
+            _, *gradients = self._outputs("value_and_gradient", point)
+            by_wrt = [cotangents[0] * gradient for gradient in gradients]
         elif self.kind == "value":
-            own = self._derived("vjp", point, _like(cotangents, outputs))
+            by_wrt = self._outputs("vjp", point, _with_zeros(cotangents, outputs))
         elif self.kind == "value_and_gradient":
-            value, *along = _like(cotangents, outputs)
-            own = [value * each for each in outputs[1:]]
-            if any(_is_given(each) for each in cotangents[1:]):
-                second = self._derived("hvp", point, along)
-                own = [first + each for first, each in zip(own, second, strict=True)]
+            value, *directions = _with_zeros(cotangents, outputs)
+            by_wrt = [value * gradient for gradient in outputs[1:]]
+            if any(map(_is_connected, cotangents[1:])):
+                products = self._outputs("hvp", point, directions)
+                by_wrt = [first + second for first, second in zip(by_wrt, products, strict=True)]
         else:
-            turned = {"vjp": "jvp", "jvp": "vjp", "hvp": "hvp"}[self.kind]
-            rest = self._derived(turned, point, _like(cotangents, outputs))
-            own = [self._missing(place, inputs[place]) for place in self.wrt]
-        by_place = dict(zip(self.wrt, own, strict=True))
-        assert len(rest) == len(more)
-        return [
-            by_place[place] if place in by_place else self._missing(place, point[place])
-            for place in range(count)
-        ] + rest
+            transposed = {"vjp": "jvp", "jvp": "vjp", "hvp": "hvp"}[self.kind]
+            by_linear = self._outputs(transposed, point, _with_zeros(cotangents, outputs))
+            by_wrt = [self._not_implemented(position, inputs[position]) for position in self.wrt]
+        assert len(by_linear) == len(inputs) - count
+        by_input = [self._not_implemented(*pair) for pair in enumerate(point)]
+        for position, cotangent in zip(self.wrt, by_wrt, strict=True):
+            by_input[position] = cotangent
+        return by_input + by_linear
 
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Any]:
-        """Tangents of the outputs, from those of the inputs."""
+        """Return the tangents of the outputs, from those of all arguments."""
         count = len(self.inputs)
-        point, linear = inputs[:count], self.kind in ("vjp", "jvp", "hvp")
-        if not any(_is_given(each) for each in tangents):
+        point, is_linear = inputs[:count], self.kind in ("vjp", "jvp", "hvp")
+        if not any(map(_is_connected, tangents)):
             return [disconnected_type() for _ in self.make_node(*inputs).outputs]
-        for place, tangent in enumerate(tangents):
-            without = place < count if linear else place not in self.wrt
-            if without and _is_given(tangent) and not _is_zero(tangent):
-                raise UnsupportedError(f"{self}: {self._reason(place)}")
-        if linear:
-            return self._derived(self.kind, point, _like(tangents[count:], inputs[count:]))
-        along = [tangents[place] for place in self.wrt]
-        along = _like(along, [inputs[place] for place in self.wrt])
+        for position, tangent in enumerate(tangents):
+            has_no_rule = position < count if is_linear else position not in self.wrt
+            if has_no_rule and _is_connected(tangent) and not _is_zero(tangent):
+                raise UnsupportedError(f"{self}: {self._reason(position)}")
+        if is_linear:
+            return self._outputs(self.kind, point, _with_zeros(tangents[count:], inputs[count:]))
+        wrt = [inputs[position] for position in self.wrt]
+        directions = _with_zeros([tangents[position] for position in self.wrt], wrt)
         if not self.is_scalar:
-            return self._derived("jvp", point, along)
-        _, *gradients = self._derived("value_and_gradient", point)
-        value = sum((g * t).sum() for g, t in zip(gradients, along, strict=True))
-        return [value] if self.kind == "value" else [value, *self._derived("hvp", point, along)]
+            return self._outputs("jvp", point, directions)
+        _, *gradients = self._outputs("value_and_gradient", point)
+        value = sum((g * t).sum() for g, t in zip(gradients, directions, strict=True))
+        if self.kind == "value":
+            return [value]
+        return [value, *self._outputs("hvp", point, directions)]
 
     def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Any]:
-        """`pullback`, by its name before PyTensor 3."""
+        """Call `pullback`, which has this name before PyTensor 3."""
         return self.pullback(inputs, outputs, output_grads)
 
     def R_op(self, inputs: Any, eval_points: Any) -> list[Any]:
-        """`pushforward`, as PyTensor before 3 asks for it."""
-        found = self.pushforward(inputs, None, eval_points)
-        return [each if _is_given(each) else None for each in found]
+        """Call `pushforward`, with None for no tangent, as PyTensor before 3 expects."""
+        tangents = self.pushforward(inputs, None, eval_points)
+        return [tangent if _is_connected(tangent) else None for tangent in tangents]
 
-    def _derived(self, kind: str, point: Any, more: Any = ()) -> list[Any]:
-        return list(GeneratedOp(self.module, kind).make_node(*point, *more).outputs)
+    def _outputs(self, kind: str, point: Any, linear: Any = ()) -> list[Any]:
+        return list(GeneratedOp(self.module, kind).make_node(*point, *linear).outputs)
 
-    def _missing(self, place: int, variable: Any) -> Any:
-        return grad_not_implemented(self, place, variable, self._reason(place))
+    def _not_implemented(self, position: int, variable: Any) -> Any:
+        return grad_not_implemented(self, position, variable, self._reason(position))
 
-    def _reason(self, place: int) -> str:
-        if place not in self.wrt:
-            return f"there is no derivative by {self.inputs[place].name}; declare it in wrt"
+    def _reason(self, position: int) -> str:
+        if position not in self.wrt:
+            return f"there is no derivative by {self.inputs[position].name}; declare it in wrt"
         order = "third" if self.is_scalar else "second"
         return f"a module has no {order} derivatives of a function such as {self.interface.name}"
 
@@ -185,20 +182,20 @@ class GeneratedOp(Op):
 @register_specialize
 @node_rewriter([GeneratedOp])
 def value_with_gradient(fgraph: Any, node: Any) -> Any:
-    """Take a value from the function that computes it with a gradient, where there is one of the
+    """Replace a value by the first output of `value_and_gradient` if the graph has that for the
     same inputs."""
     if node.op.kind != "value" or not node.op.is_scalar:
         return None
-    both = GeneratedOp(node.op.module, "value_and_gradient")
+    value_and_gradient = GeneratedOp(node.op.module, "value_and_gradient")
     for client, _ in fgraph.clients[node.inputs[0]]:
-        if client.op == both and client.inputs == node.inputs:
+        if client.op == value_and_gradient and client.inputs == node.inputs:
             return [client.outputs[0]]
     return None
 
 
 @numba_funcify.register(GeneratedOp)
 def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
-    """A compiled function that makes the arrays of results and calls the module's kernel."""
+    """Compile a function that allocates the results and calls the module's kernel."""
     if op.interface.target != "cpu":
         return generate_fallback_impl(op, node, **options)
     kernel = getattr(op.module, f"{op.kind}_kernel")
@@ -230,34 +227,29 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
 
 
 def _lower(matrix: Any) -> Any:
-    """The lower triangle; `pt.tril` multiplies by zero, and keeps nan above it."""
+    """Return the lower triangle. `pt.tril` multiplies by zero, which keeps nan above it."""
     return pt.switch(pt.tri(*matrix.shape[-2:], dtype="bool"), matrix, 0)
 
 
 def _upper(matrix: Any) -> Any:
-    """The upper triangle."""
     return pt.switch(pt.tri(*matrix.shape[-2:], k=-1, dtype="bool"), 0, matrix)
 
 
-def _is_given(tangent: Any) -> bool:
+def _is_connected(tangent: Any) -> bool:
     return tangent is not None and not isinstance(tangent.type, DisconnectedType)
 
 
 def _is_zero(tangent: Any) -> bool:
-    """Whether a tangent is zeros: PyTensor has such for what it does not differentiate by."""
+    """Whether a tangent is constant zeros, as of inputs that PyTensor does not differentiate by."""
     try:
         return bool(get_underlying_scalar_constant_value(tangent) == 0)
     except NotScalarConstantError:
         return False
 
 
-def _like(given: Any, variables: Any) -> list[Any]:
-    """Tangents or cotangents of variables, zeros where there are none."""
+def _with_zeros(tangents: Any, variables: Any) -> list[Any]:
+    """Replace missing tangents or cotangents of variables by zeros."""
     return [
-        each.astype(variable.dtype) if _is_given(each) else pt.zeros_like(variable)
-        for each, variable in zip(given, variables, strict=True)
+        tangent.astype(variable.dtype) if _is_connected(tangent) else pt.zeros_like(variable)
+        for tangent, variable in zip(tangents, variables, strict=True)
     ]
-
-
-def _tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)

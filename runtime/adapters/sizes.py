@@ -1,4 +1,4 @@
-"""What arguments tell: the sizes of a function by their shapes, and the type of its results."""
+"""Sizes of a function from the shapes of its arguments, and the type of its results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
-    """Size name -> number, from input name -> shape; shapes of batched inputs have the batch axis.
+    """Map size names to numbers, given the shape of each input, with the batch axis if it has one.
 
-    Raises ShapeError, which names the function, the input, its shape and what was expected."""
+    Raises ShapeError, which names the function, the input, and the actual and expected shape."""
     sizes = known_sizes(interface, shapes)
     for requirement in interface.requirements:
         if not eval(requirement, {}, sizes):
@@ -24,34 +24,35 @@ def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
 
 
 def float_type(arrays: Iterable[Any]) -> str:
-    """The name of the results' type, as for the functions of modules: "float32" where all arrays
-    are of it, or, without arrays, all numbers, else "float64"."""
+    """Return the type of results as modules choose it: "float32" if all arrays have it, or without
+    arrays all numbers, else "float64"."""
     kinds = {(array.ndim > 0, str(array.dtype).removeprefix("torch.")) for array in arrays}
-    ranked = {name for has_axes, name in kinds if has_axes} or {name for _, name in kinds}
-    return "float32" if ranked == {"float32"} else "float64"
+    names = {name for has_axes, name in kinds if has_axes} or {name for _, name in kinds}
+    return "float32" if names == {"float32"} else "float64"
 
 
 def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
-    """The sizes that the shapes of some inputs tell. Raises ShapeError where these disagree."""
+    """Return the sizes that follow from the shapes of some inputs. Raises ShapeError if these
+    disagree."""
     sizes: dict[str, int] = {}
-    given = [entry for entry in interface.inputs if entry.name in shapes]
-    for entry in given:
-        shape = shapes[entry.name]
-        if len(shape) != len(_texts(entry)):
-            raise _refusal(interface, entry, shape, sizes)
-        for text, length in zip(_texts(entry), shape, strict=True):
-            if text.isidentifier():
-                sizes.setdefault(text, length)
-    for entry in given:
-        for text, length in zip(_texts(entry), shapes[entry.name], strict=True):
-            unknown = [name for name in names_in(text) if name not in sizes]
-            if len(unknown) == 1:
-                sizes[unknown[0]] = _solved(text, unknown[0], length, sizes)
-    for entry in given:
-        for text, length in zip(_texts(entry), shapes[entry.name], strict=True):
-            known = all(name in sizes for name in names_in(text))
-            if known and shape_at((text,), sizes) != (length,):
-                raise _refusal(interface, entry, shapes[entry.name], sizes)
+    axes: list[tuple[Input, str, int]] = []
+    for entry in interface.inputs:
+        if entry.name in shapes:
+            texts, shape = _texts(entry), shapes[entry.name]
+            if len(shape) != len(texts):
+                raise _shape_error(interface, entry, shape, sizes)
+            axes += [(entry, text, length) for text, length in zip(texts, shape, strict=True)]
+    for _, text, length in axes:
+        if text.isidentifier():
+            sizes.setdefault(text, length)
+    for _, text, length in axes:
+        unknown = [name for name in names_in(text) if name not in sizes]
+        if len(unknown) == 1:
+            sizes[unknown[0]] = _solve_size(text, unknown[0], length, sizes)
+    for entry, text, length in axes:
+        is_known = all(name in sizes for name in names_in(text))
+        if is_known and shape_at((text,), sizes) != (length,):
+            raise _shape_error(interface, entry, shapes[entry.name], sizes)
     return sizes
 
 
@@ -59,9 +60,8 @@ def _texts(entry: Input) -> tuple[str, ...]:
     return ((BATCH,) if entry.batched else ()) + entry.shape
 
 
-def _solved(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
-    """The size for which a text, which grows with it, has a value; the next one above if none
-    has."""
+def _solve_size(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
+    """Find the smallest size `name` for which a text, which grows with it, is at least `length`."""
 
     def value(size: int) -> int:
         return shape_at((text,), {**sizes, name: size})[0]
@@ -69,7 +69,7 @@ def _solved(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
     return bisect_left(range(2 * length + 64), length, key=value)
 
 
-def _refusal(
+def _shape_error(
     interface: ModuleInterface, entry: Input, shape: Sequence[int], sizes: Mapping[str, int]
 ) -> ShapeError:
     names = dict.fromkeys(name for text in _texts(entry) for name in names_in(text))

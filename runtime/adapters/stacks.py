@@ -1,21 +1,31 @@
-"""Modules that do for a stack of samples what others do for one."""
+"""Pairs of a module and its batched one: the same function with a batch axis."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.runtime.interface import ModuleInterface
 
 
+def equals_calls_by_sample(batched: ModuleInterface, kind: str, is_stacked: Iterable[bool]) -> bool:
+    """Whether one call of a batched module equals calls for each sample, where the arguments that
+    `is_stacked` says are stacks: these must have the batch axis there. A batched `vjp` sums the
+    cotangents of inputs that samples share."""
+    sums = kind == "vjp" and not all(entry.batched for entry in batched.wrt)
+    arguments = zip(batched.arguments(kind).values(), is_stacked, strict=True)
+    return not sums and all(entry.batched or not stacked for entry, stacked in arguments)
+
+
 def require_same(single: ModuleInterface, batched: ModuleInterface) -> None:
     """Raise DeclarationError unless `batched` is the function of `single` with a batch axis."""
 
-    def described(each: ModuleInterface) -> Any:
-        inputs = [(entry.name, entry.shape, entry.structure, entry.wrt) for entry in each.inputs]
-        return inputs, each.output, [entry.name for entry in each.wrt], each.target
+    def signature(module: ModuleInterface) -> Any:
+        inputs = [(entry.name, entry.shape, entry.structure, entry.wrt) for entry in module.inputs]
+        return inputs, module.output, [entry.name for entry in module.wrt], module.target
 
-    if single.batched or not batched.batched or described(single) != described(batched):
+    if single.batched or not batched.batched or signature(single) != signature(batched):
         raise DeclarationError(
             f"{single.name}: the module {batched.name} given as batched= is not the same function "
             "with a batch axis: declare both with the same inputs, expression and wrt, that one "

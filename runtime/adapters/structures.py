@@ -1,8 +1,8 @@
-"""Structures of inputs: the nearest matrix of one, and the check that arrays have theirs.
+"""Structures of inputs: projection on them, and the check that arrays have them.
 
-A function with a structured input is defined on the matrices of that structure, and so are its
-derivatives. Adapters compose it with `project`, since other packages move all entries of a matrix:
-then value and derivatives are those of one function of the full array.
+A function with a structured input, and its derivatives, are defined on matrices of that structure.
+Other packages move all entries of a matrix. So adapters compose the function with `project`, which
+makes it and its derivatives those of a function of the full array.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from derivatrix.runtime.sampling import PROJECTED
 from derivatrix.templates.support.common.arguments import _number_array
 
 LINEAR = ("symmetric", "spd", "lower", "upper", "diagonal")
-"""The structures on which `project` projects."""
+"""The structures that are linear spaces, on which `project` projects."""
 MAX_DISTANCE = 1e-6
-"""Distance from a structure, relative to the largest entry, that counts as rounding of float32."""
+"""Largest distance from a structure, relative to the largest entry: rounding of float32."""
 
 
 def project(
     structure: str, array: Any, lower: Callable[[Any], Any], upper: Callable[[Any], Any]
 ) -> Any:
-    """The nearest matrices of a linear structure in the last two axes; of others the array as it
-    is. lower, upper: `tril` and `triu` of the array's package."""
+    """Project the last two axes on a linear structure; other arrays are returned as they are.
+    lower, upper: `tril` and `triu` of the array's package."""
     if structure in ("symmetric", "spd"):
         return array / 2 + array.mT / 2  # a sum of integers or truth values would overflow
     if structure == "lower":
@@ -41,11 +41,11 @@ def project(
 
 
 def require_structures(module: ModuleType, /, *inputs: Any, **named: Any) -> None:
-    """Raise DeclarationError for the first of a module's inputs that has not the structure that it
-    is declared with. The module's functions do not look: they are right for those that have it.
+    """Raise DeclarationError for the first input without its declared structure. The module's
+    functions do not check structures: their results are right for inputs that have them.
 
-    Raises UnsupportedError for inputs too few or too many, ShapeError for other shapes, ValueError
-    and TypeError for what is no array of real numbers."""
+    Raises UnsupportedError for missing or superfluous inputs, ShapeError for wrong shapes,
+    ValueError and TypeError for an input that is no array of real numbers."""
     interface = ModuleInterface(module)
     names = [entry.name for entry in interface.inputs]
     pairs = zip(names, in_order(interface.name, names, inputs, named), strict=True)
@@ -63,8 +63,8 @@ def require_structures(module: ModuleType, /, *inputs: Any, **named: Any) -> Non
 
 
 def _distance(structure: str, array: np.ndarray) -> float:
-    """The largest entry of QᵀQ − I for orthogonal matrices, else of the difference from the nearest
-    array of the structure."""
+    """Return the largest entry of QᵀQ − I for orthogonal matrices, else of the difference from the
+    projection on the structure."""
     if structure == "orthogonal":
         difference = array.mT @ array - np.eye(array.shape[-1])
     else:

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 def operator(module: ModuleType, batched: ModuleType | None = None) -> Operator:
-    """The value of a generated module as an operator of PyTorch, a function of the module's inputs
-    as tensors of float32 or float64; `derivatrix.torch.operator` says what it does.
+    """Make an operator of PyTorch that computes a module's value; see `derivatrix.torch.operator`.
 
-    Raises MissingPackageError without PyTorch, DeclarationError where `batched` is no batched
-    module of the same inputs."""
+    Raises MissingPackageError without PyTorch, DeclarationError if `batched` is no batched module
+    of the same function."""
     require_package("torch", "2.13")
     from derivatrix.runtime.adapters.torch_family import operator_of
 

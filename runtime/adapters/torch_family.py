@@ -1,4 +1,4 @@
-"""The operators of a generated module: its value and the derivatives of that."""
+"""The operators of PyTorch for one generated module: its value, VJP, JVP and HVP."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from derivatrix.runtime.errors import LoadError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.load import load
 
-Place = tuple[str, str, str]
-"""Name, file and digest of a module."""
+Location = tuple[str, str, str]
+"""Name, file and DIGEST of a module."""
 
 _LOCK = RLock()
 _FAMILIES: dict[tuple[ModuleType, ModuleType | None], Family] = {}
 _NAMES: Counter[str] = Counter()
+"""Uses of each operator name: PyTorch wants distinct ones."""
 
 
 class Family:
-    """The operators of a module by kind, and the family of the batched module, if there is one."""
+    """The operators of a module by kind, and the family of its batched module, if there is one."""
 
     def __init__(self, module: ModuleType, batched: Family | None) -> None:
         self.interface = ModuleInterface(module)
@@ -42,28 +43,27 @@ class Family:
             require_same(self.interface, batched.interface)
         self._calls: dict[str, Callable[..., Any]] = {}
         self.rules = Rules(self.interface, self._calls)
-        self.name = _new_name(f"{self.interface.name}_{module.DIGEST}")
+        name = re.sub(r"\W", "_", f"{self.interface.name}_{module.DIGEST}", flags=re.ASCII)
+        _NAMES[name] += 1
+        name = name if _NAMES[name] == 1 else f"{name}_{_NAMES[name]}"
         self.operators: dict[str, Dispatched] = {}
         for kind in ("vjp", "jvp", "hvp"):
             if kind in self.interface.kinds:
-                self._add(self._derivative(kind))
-        names = [_schema_name(place, e.name) for place, e in enumerate(self.interface.inputs)]
+                kernel = Kernel(self.interface, kind)
+                parameters = [f"argument_{i}" for i in range(len(kernel.parameters))]
+                self._add(Dispatched(f"{name}_{kind}", kernel, parameters, self))
+        parameters = [_schema_name(i, entry.name) for i, entry in enumerate(self.interface.inputs)]
         kernel = Kernel(self.interface, "value")
-        self.value = Operator(self.name, kernel, names, self)
+        self.value = Operator(name, kernel, parameters, self)
         self._add(self.value)
-        self._fill = _filling(f"{self.name}_out", kernel, names)
+        self._fill = _fill_operator(f"{name}_out", kernel, parameters)
 
     def _add(self, operator: Dispatched) -> None:
         self.operators[operator.kernel.kind] = operator
         self._calls[operator.kernel.kind] = operator.overload
 
-    def _derivative(self, kind: str) -> Dispatched:
-        kernel = Kernel(self.interface, kind)
-        names = [f"argument_{place}" for place in range(len(kernel.parameters))]
-        return Dispatched(f"{self.name}_{kind}", kernel, names, self)
-
     def fill(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor], out: Tensor) -> Tensor:
-        """`out`, with the value in it. Raises UnsupportedError where a gradient would be lost."""
+        """Write the value to `out`. Raises UnsupportedError if a gradient would be lost."""
         tensors = (*inputs, *named.values(), out)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise UnsupportedError(
@@ -74,36 +74,37 @@ class Family:
         return out
 
     def reduced(self) -> tuple[Callable[..., Operator], tuple[Any, ...]]:
-        """What pickle makes the operator of: where its modules are."""
-        batched = self.batched and _place(self.batched.interface)
-        return restored, (_place(self.interface), batched)
+        """Return the function and arguments from which pickle restores the operator."""
+        batched = self.batched and _location(self.batched.interface)
+        return restored, (_location(self.interface), batched)
 
 
 def operator_of(module: ModuleType, batched: ModuleType | None) -> Operator:
-    """The operator of a module, made once."""
+    """Return the operator of a module, which is made at the first call."""
     with _LOCK:
         return _family(module, batched).value
 
 
 def _family(module: ModuleType, batched: ModuleType | None) -> Family:
     if (module, batched) not in _FAMILIES:
-        stack = None if batched is None else _family(batched, None)
-        _FAMILIES[module, batched] = Family(module, stack)
+        batched_family = None if batched is None else _family(batched, None)
+        _FAMILIES[module, batched] = Family(module, batched_family)
     return _FAMILIES[module, batched]
 
 
-def restored(place: Place, batched: Place | None) -> Operator:
-    """The operator of modules at these places. Raises LoadError where there are others or none."""
-    return operator_of(_found(*place), batched and _found(*batched))
+def restored(location: Location, batched: Location | None) -> Operator:
+    """Return the operator of modules at these locations. Raises LoadError if other modules, or
+    none, are there."""
+    return operator_of(_load(*location), batched and _load(*batched))
 
 
-def _place(interface: ModuleInterface) -> Place:
+def _location(interface: ModuleInterface) -> Location:
     module = interface.module
     return module.__name__, str(module.__file__), module.DIGEST
 
 
-def _found(name: str, file: str, digest: str) -> ModuleType:
-    """The module of a name; if it cannot be imported by that, of a file."""
+def _load(name: str, file: str, digest: str) -> ModuleType:
+    """Import a module by name, or without such a module load it from the file."""
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError:
@@ -116,27 +117,20 @@ def _found(name: str, file: str, digest: str) -> ModuleType:
     return module
 
 
-def _new_name(text: str) -> str:
-    """The text as a name that no other operator has."""
-    name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    _NAMES[name] += 1
-    return name if _NAMES[name] == 1 else f"{name}_{_NAMES[name]}"
+def _schema_name(position: int, name: str) -> str:
+    is_allowed = name.isascii() and not iskeyword(name) and name != "out"
+    return name if is_allowed else f"argument_{position}"
 
 
-def _schema_name(place: int, name: str) -> str:
-    plain = name.isascii() and not iskeyword(name) and name != "out"
-    return name if plain else f"argument_{place}"
-
-
-def _filling(name: str, kernel: Kernel, names: list[str]) -> CustomOpDef:
-    """The operator that writes the value to its last argument."""
+def _fill_operator(name: str, kernel: Kernel, parameters: list[str]) -> CustomOpDef:
+    """Make the operator that writes the value to its last argument."""
 
     def fill(*tensors: Tensor) -> None:
         kernel.fill(tensors[-1], *tensors[:-1])
 
-    arguments = ", ".join([*(f"Tensor {each}" for each in names), "Tensor(a!) out"])
-    made = custom_op(
+    arguments = ", ".join([*(f"Tensor {parameter}" for parameter in parameters), "Tensor(a!) out"])
+    operator = custom_op(
         f"derivatrix::{name}", fill, mutates_args={"out"}, schema=f"({arguments}) -> ()"
     )
-    made.register_fake(lambda *tensors: None)
-    return made
+    operator.register_fake(lambda *tensors: None)
+    return operator

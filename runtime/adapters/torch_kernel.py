@@ -1,4 +1,4 @@
-"""Functions of a generated module on tensors of PyTorch, without derivatives."""
+"""Functions of a generated module for tensors of PyTorch, without derivatives."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ STRIDED = torch.strided
 
 
 class Kernel:
-    """A function of a module, of `kind` "value", "vjp", "jvp" or "hvp", on tensors.
+    """A function of a module, of `kind` "value", "vjp", "jvp" or "hvp", for tensors.
 
-    `parameters`: the names of what it takes; `varies`: for each whether it has the batch axis;
-    `count`: how many tensors it returns."""
+    parameters: its arguments by name. count: the number of tensors that it returns."""
 
     def __init__(self, interface: ModuleInterface, kind: str) -> None:
         self.interface, self.kind = interface, kind
-        arguments = interface.arguments(kind)
-        self.parameters = [*arguments]
-        self.varies = [entry.batched for entry in arguments.values()]
+        self.parameters = interface.arguments(kind)
         self.count = len(interface.keys(kind))
         self._structures = [entry.structure for entry in interface.inputs]
         self._is_structured = not {*self._structures}.isdisjoint(LINEAR)
@@ -35,37 +32,38 @@ class Kernel:
         self.device = "cuda" if self._on_device else "cpu"
 
     def __call__(self, *tensors: Tensor) -> Any:
-        """What the module's function returns: a tensor, or a tuple of them."""
-        result = getattr(self._module, self.kind)(*self._passed(tensors))
+        """Call the module's function; return a tensor, or a tuple of them."""
+        result = getattr(self._module, self.kind)(*self._arrays(tensors))
         if self.count > 1:
-            return tuple([_tensor(each) for each in result])
+            return tuple([_tensor(array) for array in result])
         return _tensor(result)
 
     def fill(self, out: Tensor, *tensors: Tensor) -> None:
         """Have the module's function write its one result to `out`."""
         destination = out.detach() if self._on_device else out.numpy()
-        getattr(self._module, self.kind)(*self._passed(tensors), out=destination)
+        getattr(self._module, self.kind)(*self._arrays(tensors), out=destination)
 
-    def _passed(self, tensors: tuple[Tensor, ...]) -> list[Any]:
-        """What the module takes for tensors: arrays of the same memory, numbers for rank 0; for a
-        device, the tensors; structured inputs projected. Raises UnsupportedError for tensors that
-        it does not take."""
-        found: list[Any] = []
-        for tensor in self._nearest(tensors) if self._is_structured else tensors:
-            here = tensor.is_cuda if self._on_device else tensor.is_cpu
-            if not here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
-                raise self._refusal(tensors)
+    def _arrays(self, tensors: tuple[Tensor, ...]) -> list[Any]:
+        """Convert tensors to the module's arguments: arrays of the same memory, numbers for rank 0;
+        for a device, the tensors; structured inputs projected. Raises UnsupportedError for tensors
+        that the module does not take."""
+        arrays: list[Any] = []
+        for tensor in self._project(tensors) if self._is_structured else tensors:
+            # written out, not `_takes`: this is the hot path of a call
+            is_here = tensor.is_cuda if self._on_device else tensor.is_cpu
+            if not is_here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
+                raise self._error(tensors)
             if self._on_device:
-                found.append(tensor.detach())
+                arrays.append(tensor.detach())
             else:
                 array = tensor.numpy()
-                found.append(array if array.ndim else array[()])
-        return found
+                arrays.append(array if array.ndim else array[()])
+        return arrays
 
-    def _nearest(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-        """The tensors, inputs projected; the module projects tangents and cotangents itself."""
+    def _project(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+        """Project the inputs on their structures; the module projects tangents and cotangents."""
         if not all(map(self._takes, tensors)):
-            raise self._refusal(tensors)
+            raise self._error(tensors)
         inputs = [
             project(structure, tensor, torch.tril, torch.triu)
             for structure, tensor in zip(self._structures, tensors, strict=False)
@@ -73,11 +71,11 @@ class Kernel:
         return [*inputs, *tensors[len(inputs) :]]
 
     def fake(self, *tensors: Tensor) -> Any:
-        """Tensors of the shapes and types that a call returns, with nothing in them.
+        """Return empty tensors of the shapes and types of a call's results.
 
-        Raises ShapeError where the inputs' shapes disagree."""
+        Raises ShapeError if the inputs' shapes disagree."""
         if not all(map(self._takes, tensors)):
-            raise self._refusal(tensors)
+            raise self._error(tensors)
         inputs = self.interface.inputs
         shapes = {e.name: t.shape for e, t in zip(inputs, tensors, strict=False)}
         sizes = sizes_of(self.interface, shapes)
@@ -89,12 +87,11 @@ class Kernel:
         return results[0] if self.count == 1 else tuple(results)
 
     def _takes(self, tensor: Tensor) -> bool:
-        here = tensor.is_cuda if self._on_device else tensor.is_cpu
-        known = here or tensor.is_meta
-        return known and tensor.dtype in REAL and tensor.layout is STRIDED
+        is_here = tensor.is_cuda if self._on_device else tensor.is_cpu
+        return (is_here or tensor.is_meta) and tensor.dtype in REAL and tensor.layout is STRIDED
 
-    def _refusal(self, tensors: tuple[Tensor, ...]) -> UnsupportedError:
-        """For the first tensor that the module does not take."""
+    def _error(self, tensors: tuple[Tensor, ...]) -> UnsupportedError:
+        """Make the error for the first tensor that the module does not take."""
         pairs = zip(self.parameters, tensors, strict=True)
         name, tensor = next(pair for pair in pairs if not self._takes(pair[1]))
         if tensor.dtype not in REAL:
@@ -113,7 +110,7 @@ class Kernel:
 
 
 def _tensor(array: Any) -> Tensor:
-    """A tensor of the memory of an array or a number; one of a device as it is."""
+    """View an array or a number as a tensor; a tensor of a device is returned as it is."""
     if isinstance(array, Tensor):
         return array
     return torch.from_numpy(np.asarray(array))

@@ -1,8 +1,9 @@
-"""Operators of PyTorch's dispatcher that can be differentiated in both modes."""
+"""Operators of PyTorch's dispatcher with derivatives in reverse and forward mode."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.autograd.function import Function
 
 from derivatrix.runtime.adapters.torch_kernel import Kernel
 from derivatrix.runtime.adapters.torch_rules import Rules, Tensors
-from derivatrix.runtime.adapters.torch_vmap import vectorized
+from derivatrix.runtime.adapters.torch_vmap import vmap
 from derivatrix.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,37 +27,35 @@ NUMBERS = {
     *(bool, int, float),
     *(kind for kind in np.sctypeDict.values() if issubclass(kind, np.integer | np.floating)),
 }
-"""Types of numbers. `isinstance` of a tensor takes a tenth of the time of a call."""
+"""Types of numbers, for a look-up: `isinstance` of a tensor takes a tenth of the time of a call."""
 LIBRARY = torch.library.Library("derivatrix", "FRAGMENT")
 
 
 class Dispatched:
     """A kernel as the operator `derivatrix::NAME` of PyTorch's dispatcher, `overload`.
 
-    `torch.library.custom_op` makes such operators, too, but without forward mode and without
-    derivatives under torch.func, and its wrappers take as long again as a call."""
+    `torch.library.custom_op` makes such operators, too, but without forward mode or derivatives
+    under torch.func, and its wrappers double the time of a call."""
 
     def __init__(self, name: str, kernel: Kernel, names: list[str], family: Family) -> None:
         self.kernel, self.family = kernel, family
         results = ", ".join(["Tensor"] * kernel.count)
-        arguments = ", ".join(f"Tensor {each}" for each in names)
+        arguments = ", ".join(f"Tensor {parameter}" for parameter in names)
         schema = f"({arguments}) -> {results if kernel.count == 1 else f'({results})'}"
         LIBRARY.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
         self.overload: Any = getattr(torch.ops.derivatrix, name).default
-        derivatives = differentiable(self.overload, kernel.kind, family.rules)
+        with_derivatives = differentiable(self.overload, kernel.kind, family.rules)
         LIBRARY.impl(name, kernel.__call__, "CompositeExplicitAutograd")
-        LIBRARY.impl(name, derivatives, "Autograd")
+        LIBRARY.impl(name, with_derivatives, "Autograd")
         torch.library.register_fake(f"derivatrix::{name}", kernel.fake, lib=LIBRARY)
-        torch.library.register_vmap(f"derivatrix::{name}", self._vectorized, lib=LIBRARY)
-
-    def _vectorized(self, info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> Any:
-        return vectorized(self, info.batch_size, in_dims, tensors)
+        torch.library.register_vmap(f"derivatrix::{name}", partial(vmap, self), lib=LIBRARY)
 
 
 class Operator(Dispatched, CustomOpDef):
     """The value of a generated module; see `derivatrix.torch.operator`.
 
-    A CustomOpDef, for PyTorch to take it as an operator, but nothing can be registered anew."""
+    It derives from CustomOpDef so that PyTorch treats it as an operator; nothing can be registered
+    with it."""
 
     def __init__(self, name: str, kernel: Kernel, names: list[str], family: Family) -> None:
         super().__init__(name, kernel, names, family)
@@ -73,13 +72,14 @@ class Operator(Dispatched, CustomOpDef):
             else:
                 return self.overload(*inputs)
         tensors = [*map(self._tensor, inputs)]
-        others = {self._schema.get(name, name): self._tensor(named[name]) for name in named}
+        by_name = {self._schema.get(name, name): self._tensor(named[name]) for name in named}
         if out is None:
-            return self.overload(*tensors, **others)
-        return self.family.fill(tensors, others, out)
+            return self.overload(*tensors, **by_name)
+        return self.family.fill(tensors, by_name, out)
 
     def _tensor(self, value: Any) -> Tensor:
-        """A number as a tensor of the type that the module takes it for; others as they are."""
+        """Convert a number to a tensor of the type that modules choose; return others as they
+        are."""
         if type(value) not in NUMBERS:
             return value
         dtype = torch.float32 if isinstance(value, np.float32) else torch.float64
@@ -90,12 +90,12 @@ class Operator(Dispatched, CustomOpDef):
 
 
 def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]:
-    """What the dispatcher calls for tensors that may need derivatives."""
+    """Make the function that the dispatcher calls for tensors that may need derivatives."""
     backward_rule, forward_rule = rules.backward(kind), rules.forward(kind)
     count, problem = rules.missing(kind)
 
-    class Differentiated(Function):
-        """Reverse mode alone: in a `jvp` of its own, other levels of torch.func would be lost."""
+    class ReverseMode(Function):
+        """It has no `jvp`: there, other levels of torch.func would be lost."""
 
         @staticmethod
         def forward(ctx: Any, duals: Tensors, *tensors: Tensor) -> Any:
@@ -111,22 +111,22 @@ def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]
                 return None, *(None for _ in needed)
             return None, *backward_rule(ctx.saved_tensors, needed, cotangents)
 
-    apply = _apply(Differentiated)
+    apply = _single_level_apply(ReverseMode)
 
     def reverse(tensors: Tensors, duals: Tensors) -> Any:
         if not torch.is_grad_enabled() or not torch._C._any_requires_grad(*tensors):
             with torch._C._AutoDispatchBelowAutograd():
                 return overload(*tensors)
         if not torch._C._are_functorch_transforms_active():
-            return recorded(tensors, duals)
+            return record(tensors, duals)
         with enable_single_level_autograd_function():
-            return recorded(tensors, duals)
+            return record(tensors, duals)
 
-    def recorded(tensors: Tensors, duals: Tensors) -> Any:
-        refused = [_apply(Refused)(problem, each) for each in tensors[:count]]
-        return apply(duals, *refused, *tensors[count:])
+    def record(tensors: Tensors, duals: Tensors) -> Any:
+        refuse = _single_level_apply(NotDifferentiable)
+        return apply(duals, *(refuse(problem, t) for t in tensors[:count]), *tensors[count:])
 
-    def both(*tensors: Tensor) -> Any:
+    def forward_and_reverse(*tensors: Tensor) -> Any:
         # where PyTorch compiles torch.func, the level of forward_ad is not known
         if forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active():
             return reverse(tensors, tensors)
@@ -135,17 +135,16 @@ def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]
         if all(tangent is None for tangent in tangents):
             return reverse(tensors, tensors)
         primals = tuple(part.primal for part in parts)
-        found, moved = reverse(primals, tensors), forward_rule(primals, tangents)
-        if isinstance(found, tuple):
-            return tuple(map(_dual, found, moved))
-        return _dual(found, moved[0])
+        results, result_tangents = reverse(primals, tensors), forward_rule(primals, tangents)
+        if isinstance(results, tuple):
+            return tuple(map(_dual, results, result_tangents))
+        return _dual(results, result_tangents[0])
 
-    return both
+    return forward_and_reverse
 
 
-class Refused(Function):
-    """A tensor as it is, but by which there is no derivative. Only where one is asked for does
-    PyTorch come by here."""
+class NotDifferentiable(Function):
+    """The identity, whose derivative raises UnsupportedError if PyTorch asks for it."""
 
     @staticmethod
     def forward(ctx: Any, problem: str, tensor: Tensor) -> Tensor:
@@ -157,11 +156,11 @@ class Refused(Function):
         raise UnsupportedError(ctx.problem)
 
 
-def _apply(function: type[Function]) -> Callable[..., Any]:
-    """`function.apply` for one level of what torch.func transforms, as the dispatcher comes by for
-    each; `function.apply` itself begins again with all of them."""
-    once: Any = super(Function, function)
-    return once.apply
+def _single_level_apply(function: type[Function]) -> Callable[..., Any]:
+    """Return `function.apply` for one level of torch.func's transformations. The dispatcher calls
+    an operator at each level; `function.apply` itself would start again with all of them."""
+    base: Any = super(Function, function)
+    return base.apply
 
 
 def _dual(primal: Tensor, tangent: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The derivatives of a module's functions, by the functions of the module."""
+"""Rules that differentiate a module's functions by calls of its functions."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ Forward = Callable[[Tensors, Given], Tensors]
 
 
 class Rules:
-    """How each function of a module is differentiated.
-
-    What a function is given begins with the inputs; directions are in the order of `wrt`. `calls`,
-    by kind, are the functions on tensors, each with derivatives of its own."""
+    """The rules of a module's functions. Arguments of a function are the inputs, then a cotangent,
+    or directions in the order of `wrt`. calls: the functions for tensors by kind, which have
+    derivatives themselves."""
 
     def __init__(self, interface: ModuleInterface, calls: Mapping[str, Callable[..., Any]]) -> None:
         self._interface, self._calls = interface, calls
         self._count = len(interface.inputs)
-        self._places = [interface.inputs.index(entry) for entry in interface.wrt]
-        # then a product has a sample axis that its direction has not, and is no symmetric map
+        self._wrt_positions = [interface.inputs.index(entry) for entry in interface.wrt]
+        # a Hessian's product then has a batch axis that its direction lacks: no symmetric map
         self._shared = interface.batched and not all(entry.batched for entry in interface.wrt)
 
     def backward(self, kind: str) -> Backward:
-        """The cotangents of what a function was given, from those of what it returned, of which one
-        at least is a tensor; None where they are not `needed`."""
+        """Return the rule for the cotangents of a function's arguments, from those of its results,
+        not all of them None; None for arguments that are not `needed`."""
         return getattr(self, f"_{kind}_backward")
 
     def forward(self, kind: str) -> Forward:
-        """The tangents of what a function returned, from those of what it was given, of which one
-        at least is a tensor."""
+        """Return the rule for the tangents of a function's results, from those of its arguments,
+        not all of them None."""
         return getattr(self, f"_{kind}_forward")
 
     def missing(self, kind: str) -> tuple[int, str]:
-        """By how many of the first of what a function is given it has no derivatives, and why."""
+        """Return the number of leading arguments by which a function has no derivatives, and the
+        reason."""
         name = self._interface.name
         if kind == "hvp":
-            count = self._count + len(self._places) if self._shared else self._count
+            count = self._count + len(self._wrt_positions) if self._shared else self._count
             return count, f"{name}: has no third derivatives"
         if kind == "value" or "hvp" in self._interface.kinds:
             return 0, ""
@@ -59,118 +59,123 @@ class Rules:
             "function, such as the loss with it, or leave out create_graph=True"
         )
 
-    def _value_backward(self, given: Tensors, needed: Needed, cotangents: Given) -> Given:
-        if not self._by_inputs(needed):
+    def _value_backward(self, inputs: Tensors, needed: Needed, cotangents: Given) -> Given:
+        if not self._needs_inputs(needed):
             return [None] * self._count
-        return self._spread(self._call("vjp", *given, cotangents[0]))
+        return self._by_input(self._call("vjp", *inputs, cotangents[0]))
 
-    def _value_forward(self, given: Tensors, tangents: Given) -> Tensors:
-        return self._call("jvp", *given, *self._directions(given, tangents))
+    def _value_forward(self, inputs: Tensors, tangents: Given) -> Tensors:
+        return self._call("jvp", *inputs, *self._wrt_tangents(inputs, tangents))
 
-    def _vjp_backward(self, given: Tensors, needed: Needed, cotangents: Given) -> Given:
-        inputs, cotangent = given[:-1], given[-1]
-        directions = self._filled(inputs, cotangents)
+    def _vjp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+        inputs, cotangent = arguments[:-1], arguments[-1]
+        directions = self._with_zeros(inputs, cotangents)
         by_inputs: Given = [None] * self._count
-        if self._twice(needed):
-            by_inputs = self._spread(self._second(inputs, cotangent, directions))
+        if "hvp" in self._calls and self._needs_inputs(needed):
+            by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
         by_cotangent = self._call("jvp", *inputs, *directions) if needed[-1] else (None,)
         return [*by_inputs, *by_cotangent]
 
-    def _vjp_forward(self, given: Tensors, tangents: Given) -> Tensors:
-        inputs, cotangent = given[:-1], given[-1]
-        moves, turn = tangents[:-1], tangents[-1]
-        found = []
-        if turn is not None:
-            found.append(self._call("vjp", *inputs, turn))
-        if _some(moves):
-            found.append(self._second(inputs, cotangent, self._directions(inputs, moves)))
-        return _added(found)
+    def _vjp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+        inputs, cotangent = arguments[:-1], arguments[-1]
+        input_tangents, cotangent_tangent = tangents[:-1], tangents[-1]
+        terms = []
+        if cotangent_tangent is not None:
+            terms.append(self._call("vjp", *inputs, cotangent_tangent))
+        if _has_tensor(input_tangents):
+            directions = self._wrt_tangents(inputs, input_tangents)
+            terms.append(self._weighted_hvp(inputs, cotangent, directions))
+        return _sum(terms)
 
-    def _jvp_backward(self, given: Tensors, needed: Needed, cotangents: Given) -> Given:
-        inputs, directions = given[: self._count], given[self._count :]
+    def _jvp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+        inputs, directions = self._split(arguments)
         (cotangent,) = cotangents
         by_inputs: Given = [None] * self._count
-        if cotangent is not None and self._twice(needed):
-            by_inputs = self._spread(self._second(inputs, cotangent, directions))
+        if cotangent is not None and "hvp" in self._calls and self._needs_inputs(needed):
+            by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
         by_directions: Given = [None] * len(directions)
         if any(needed[self._count :]):
             by_directions = self._call("vjp", *inputs, cotangent)
         return [*by_inputs, *by_directions]
 
-    def _jvp_forward(self, given: Tensors, tangents: Given) -> Tensors:
-        inputs, directions = given[: self._count], given[self._count :]
-        moves, turns = tangents[: self._count], tangents[self._count :]
-        found = []
-        if _some(turns):
-            found.append(self._call("jvp", *inputs, *self._filled(inputs, turns)))
-        if _some(moves):
-            products = self._products(inputs, directions)
-            others = self._directions(inputs, moves)
-            found.append((along(self._interface, products, others),))
-        return _added(found)
+    def _jvp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+        inputs, directions = self._split(arguments)
+        input_tangents, direction_tangents = self._split(tangents)
+        terms = []
+        if _has_tensor(direction_tangents):
+            terms.append(self._call("jvp", *inputs, *self._with_zeros(inputs, direction_tangents)))
+        if _has_tensor(input_tangents):
+            products = self._hvp(inputs, directions)
+            wrt_tangents = self._wrt_tangents(inputs, input_tangents)
+            terms.append((along(self._interface, products, wrt_tangents),))
+        return _sum(terms)
 
-    def _hvp_backward(self, given: Tensors, needed: Needed, cotangents: Given) -> Given:
-        inputs, directions = given[: self._count], given[self._count :]
+    def _hvp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+        inputs, directions = self._split(arguments)
         by_directions: Given = [None] * len(directions)
         if not self._shared and any(needed[self._count :]):
-            by_directions = self._call("hvp", *inputs, *self._filled(inputs, cotangents))
+            by_directions = self._call("hvp", *inputs, *self._with_zeros(inputs, cotangents))
         return [*[None] * self._count, *by_directions]
 
-    def _hvp_forward(self, given: Tensors, tangents: Given) -> Tensors:
-        inputs = given[: self._count]
-        moves, turns = tangents[: self._count], tangents[self._count :]
-        if _some(moves):
+    def _hvp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+        inputs, _ = self._split(arguments)
+        input_tangents, direction_tangents = self._split(tangents)
+        if _has_tensor(input_tangents):
             raise UnsupportedError(self.missing("hvp")[1])
-        return self._call("hvp", *inputs, *self._filled(inputs, turns))
+        return self._call("hvp", *inputs, *self._with_zeros(inputs, direction_tangents))
+
+    def _split(self, arguments: Any) -> tuple[Any, Any]:
+        """Split arguments, or their tangents, after the inputs."""
+        return arguments[: self._count], arguments[self._count :]
 
     def _call(self, kind: str, *tensors: Tensor | None) -> Tensors:
         self._interface.require(kind)
-        found = self._calls[kind](*tensors)
-        return found if isinstance(found, tuple) else (found,)
+        result = self._calls[kind](*tensors)
+        return result if isinstance(result, tuple) else (result,)
 
-    def _by_inputs(self, needed: Needed) -> bool:
-        return any(needed[place] for place in self._places)
+    def _needs_inputs(self, needed: Needed) -> bool:
+        return any(needed[position] for position in self._wrt_positions)
 
-    def _twice(self, needed: Needed) -> bool:
-        return "hvp" in self._calls and self._by_inputs(needed)
+    def _by_input(self, derivatives: Tensors) -> Given:
+        """Place derivatives by the inputs in `wrt` among those by all inputs, which are None."""
+        by_input: list[Tensor | None] = [None] * self._count
+        for position, derivative in zip(self._wrt_positions, derivatives, strict=True):
+            by_input[position] = derivative
+        return by_input
 
-    def _spread(self, parts: Tensors) -> Given:
-        """One for each input, None for those that are not in wrt."""
-        found: list[Tensor | None] = [None] * self._count
-        for place, part in zip(self._places, parts, strict=True):
-            found[place] = part
-        return found
+    def _weighted_hvp(
+        self, inputs: Tensors, cotangent: Tensor, directions: Sequence[Tensor]
+    ) -> Tensors:
+        """Differentiate <directions, gradients> by each input in wrt, times the cotangent."""
+        return tuple(weighted(self._interface, self._hvp(inputs, directions), cotangent))
 
-    def _second(self, inputs: Tensors, cotangent: Tensor, directions: Sequence[Tensor]) -> Tensors:
-        """The derivative of <directions, gradients> times the cotangent, by each input in wrt."""
-        return tuple(weighted(self._interface, self._products(inputs, directions), cotangent))
-
-    def _products(self, inputs: Tensors, directions: Sequence[Tensor]) -> Tensors:
+    def _hvp(self, inputs: Tensors, directions: Sequence[Tensor]) -> Tensors:
         if "hvp" not in self._calls:
             raise UnsupportedError(self.missing("vjp")[1])
         return self._call("hvp", *inputs, *directions)
 
-    def _directions(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
-        """Tangents of the inputs in wrt, from those of all inputs."""
-        for place, tangent in enumerate(tangents):
-            if tangent is not None and place not in self._places:
-                name = self._interface.inputs[place].name
+    def _wrt_tangents(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
+        """Select the tangents of the inputs in wrt; raises UnsupportedError for another tangent."""
+        for position, tangent in enumerate(tangents):
+            if tangent is not None and position not in self._wrt_positions:
+                name = self._interface.inputs[position].name
                 raise UnsupportedError(
                     f"{self._interface.name}: argument {name} has a tangent, and no derivative: it "
                     "is not in wrt; declare it so, or pass it without a tangent"
                 )
-        return self._filled(inputs, [tangents[place] for place in self._places])
+        return self._with_zeros(inputs, [tangents[position] for position in self._wrt_positions])
 
-    def _filled(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
+    def _with_zeros(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
+        """Replace None by zeros in tangents of the inputs in wrt."""
         return [
-            torch.zeros_like(inputs[place]) if tangent is None else tangent
-            for place, tangent in zip(self._places, tangents, strict=True)
+            torch.zeros_like(inputs[position]) if tangent is None else tangent
+            for position, tangent in zip(self._wrt_positions, tangents, strict=True)
         ]
 
 
-def _some(tensors: Given) -> bool:
+def _has_tensor(tensors: Given) -> bool:
     return any(tensor is not None for tensor in tensors)
 
 
-def _added(found: list[Tensors]) -> Tensors:
-    return tuple(sum(parts[1:], parts[0]) for parts in zip(*found, strict=True))
+def _sum(terms: list[Tensors]) -> Tensors:
+    return tuple(sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True))

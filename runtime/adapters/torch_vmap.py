@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from derivatrix.runtime.adapters.stacks import equals_calls_by_sample
 
 if TYPE_CHECKING:
     from derivatrix.runtime.adapters.torch_operator import Dispatched
@@ -13,65 +17,54 @@ if TYPE_CHECKING:
 Dims = tuple[int | None, ...]
 
 
-def vectorized(
-    operator: Dispatched, size: int, in_dims: Dims, tensors: tuple[Tensor, ...]
-) -> tuple[Any, Any]:
-    """What an operator returns for stacks of `size` samples along `in_dims`, and along which axes:
-    by one call of the batched operator where there is one for these, else sample by sample."""
+def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tuple[Any, Any]:
+    """Call an operator for stacks of samples along `in_dims`: the operator of the batched module if
+    that gives the same, else this one sample by sample. Return the results and their batch axes."""
+    size, count = info.batch_size, operator.kernel.count
     moved = [
         tensor if dim is None else tensor.movedim(dim, 0)
         for tensor, dim in zip(tensors, in_dims, strict=True)
     ]
-    several = operator.kernel.count > 1
-    out_dims = (0,) * operator.kernel.count if several else 0
-    batched = _batched(operator, in_dims)
+    out_dims = (0,) * count if count > 1 else 0
+    batched = _batched_operator(operator, in_dims)
     if batched is not None:
-        return batched.overload(*_expanded(batched, size, in_dims, moved)), out_dims
+        entries = batched.kernel.parameters.values()
+        stacks = [
+            tensor.expand(size, *tensor.shape) if entry.batched and dim is None else tensor
+            for entry, dim, tensor in zip(entries, in_dims, moved, strict=True)
+        ]
+        return batched.overload(*stacks), out_dims
     if size == 0:
-        results = [operator.kernel.fake(*_empty(in_dims, moved))]
+        samples = _select(lambda stack: stack.new_empty(stack.shape[1:]), in_dims, moved)
+        results = [operator.kernel.fake(*samples)]
     else:
-        results = [operator.overload(*_sample(row, in_dims, moved)) for row in range(size)]
-    if not several:
-        return _stacked(results, size), out_dims
-    return tuple(_stacked(parts, size) for parts in zip(*results, strict=True)), out_dims
+        rows = (_select(itemgetter(row), in_dims, moved) for row in range(size))
+        results = [operator.overload(*samples) for samples in rows]
+    if count == 1:
+        return _stack(results, size), out_dims
+    return tuple(_stack(parts, size) for parts in zip(*results, strict=True)), out_dims
 
 
-def _batched(operator: Dispatched, in_dims: Dims) -> Dispatched | None:
-    """The operator of the batched module, if all that varies has a batch axis there, and so have
-    all cotangents, which it otherwise sums over the samples."""
-    family = operator.family.batched
-    if family is None:
+def _batched_operator(operator: Dispatched, in_dims: Dims) -> Dispatched | None:
+    """Return the operator of the batched module, if one call of it equals calls by sample."""
+    family, kind = operator.family.batched, operator.kernel.kind
+    is_stacked = [dim is not None for dim in in_dims]
+    if family is None or not equals_calls_by_sample(family.interface, kind, is_stacked):
         return None
-    found = family.operators[operator.kernel.kind]
-    varying = zip(found.kernel.varies, in_dims, strict=True)
-    if not all(varies or dim is None for varies, dim in varying):
-        return None
-    if found.kernel.kind == "vjp" and not all(e.batched for e in family.interface.wrt):
-        return None
-    return found
+    return family.operators[kind]
 
 
-def _expanded(batched: Dispatched, size: int, in_dims: Dims, tensors: list[Tensor]) -> list[Tensor]:
+def _select(
+    sample: Callable[[Tensor], Tensor], in_dims: Dims, tensors: list[Tensor]
+) -> list[Tensor]:
+    """Take a sample of each stack; tensors without a batch axis are taken whole."""
     return [
-        tensor.expand(size, *tensor.shape) if varies and dim is None else tensor
-        for varies, dim, tensor in zip(batched.kernel.varies, in_dims, tensors, strict=True)
-    ]
-
-
-def _sample(row: int, in_dims: Dims, tensors: list[Tensor]) -> list[Tensor]:
-    return [
-        tensor if dim is None else tensor[row] for tensor, dim in zip(tensors, in_dims, strict=True)
-    ]
-
-
-def _empty(in_dims: Dims, tensors: list[Tensor]) -> list[Tensor]:
-    return [
-        tensor if dim is None else tensor.new_empty(tensor.shape[1:])
+        tensor if dim is None else sample(tensor)
         for tensor, dim in zip(tensors, in_dims, strict=True)
     ]
 
 
-def _stacked(results: Any, size: int) -> Tensor:
+def _stack(results: Any, size: int) -> Tensor:
     if size == 0:
         return results[0].new_empty((0, *results[0].shape))
     return torch.stack(list(results))

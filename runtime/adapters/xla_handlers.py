@@ -1,9 +1,8 @@
 """Kernels as handlers of XLA's typed FFI: compiled functions that read XLA's call frame.
 
-The frame's layout is that of `xla/ffi/api/c_api.h` in `jax.ffi.include_dir()`, where all that is
-read lies at the same place in each of the versions in `KNOWN`. Everything in it that is read is a
-64-bit word. What is rare is done in Python: to answer which version a handler is for, and to say
-what a kernel raised.
+The frame's layout is that of `xla/ffi/api/c_api.h` in `jax.ffi.include_dir()`; the fields read here
+are 64-bit words at the same offsets in all versions in `KNOWN`. Two rare tasks are left to Python:
+to answer which version a handler is for, and to make the message of an error.
 """
 
 from __future__ import annotations
@@ -23,46 +22,50 @@ from derivatrix.templates.support.internals.functions import address_of
 from derivatrix.templates.support.internals.verification import called_with_buffers, word_at
 
 KNOWN = {minor << 32 for minor in (1, 2, 3)}
-"""The versions 0.1, 0.2 and 0.3 of the FFI, whose layout is known, as XLA writes them in a word."""
-OLDEST = 1 << 32
-UNKNOWN = -1
+"""The versions 0.1, 0.2 and 0.3 of the FFI, as XLA writes them in a word."""
+OLDEST_VERSION = 1 << 32
+UNKNOWN_VERSION = -1
 METADATA = 1
-"""The type of the extension of a frame by which XLA asks for a handler's version."""
+"""Type of the frame's extension with which XLA asks for a handler's version."""
 INVALID_ARGUMENT = 3
-"""The code of the errors that handlers return."""
-# The places of words
+"""Code of the errors that handlers return."""
+# Offsets, in words
 FRAME_SIZE, FRAME_EXTENSION, FRAME_API, FRAME_ARGUMENTS, FRAME_RESULTS = 0, 1, 2, 9, 14
 API_VERSION, API_CREATE_ERROR = 4, 6
 EXTENSION_TYPE, EXTENSION_METADATA = 1, 3
 METADATA_VERSION = 3
 BUFFER_DATA, BUFFER_LENGTHS = 3, 5
 FRAME_BYTES = 21 * 8
-"""How long a frame is at least."""
+"""Minimum size of a frame."""
 
 Ranks = Sequence[int]
 
-_word: Any = word_at  # its type is that of a function of the compiler's
-_numbers = count()
-_kept: list[Any] = []
-"""What XLA may call until the process ends."""
+_word: Any = word_at  # mypy takes it for a plain function; Numba compiles calls of it
+_serial_numbers = count()
+_callbacks: list[Any] = []
+"""Functions that XLA may call until the process ends, kept alive."""
 
 
 class UnknownVersionError(Exception):
-    """The FFI of this XLA has another version than those that are known."""
+    """The FFI of this XLA has a version whose layout is unknown."""
 
 
 def register(
-    module: ModuleType, kind: str, real: np.dtype[Any], given: Ranks, filled: Ranks
+    module: ModuleType,
+    kind: str,
+    real: np.dtype[Any],
+    argument_ranks: Ranks,
+    result_ranks: Ranks,
 ) -> str:
-    """The name under which XLA calls a kernel of a module for one type of float.
+    """Register a kernel of a module with XLA for one float type, and return its name there.
 
-    given, filled: how many axes its arguments have, and its results. Raises UnknownVersionError
-    where XLA's call frame may have another layout."""
-    name = f"derivatrix.{module.__name__}.{kind}.{real}.{next(_numbers)}"
-    answer = CFUNCTYPE(c_int64, c_int64)(_answering(module, kind, real, given))
-    function = _handler(getattr(module, f"{kind}_kernel"), answer, real, given, filled)
-    handler = cfunc(types.int64(types.int64))(function)
-    _kept.append((handler, answer))
+    Raises UnknownVersionError if XLA's call frame may have another layout."""
+    name = f"derivatrix.{module.__name__}.{kind}.{real}.{next(_serial_numbers)}"
+    in_python = CFUNCTYPE(c_int64, c_int64)(_python_handler(module, kind, real, argument_ranks))
+    kernel = getattr(module, f"{kind}_kernel")
+    compiled = _compiled_handler(kernel, in_python, real, argument_ranks, result_ranks)
+    handler = cfunc(types.int64(types.int64))(compiled)
+    _callbacks.append((handler, in_python))
     try:
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(c_void_p(handler.address)), "cpu")
     except (RuntimeError, ValueError) as error:  # XLA refuses the version that was answered
@@ -70,22 +73,23 @@ def register(
     return name
 
 
-def _handler(
-    kernel: Any, answer: Any, real: np.dtype[Any], given: Ranks, filled: Ranks
+def _compiled_handler(
+    kernel: Any, in_python: Any, real: np.dtype[Any], argument_ranks: Ranks, result_ranks: Ranks
 ) -> Callable[[int], int]:
-    """What XLA calls with the address of a frame; it returns that of an error, or 0."""
+    """Make the function that XLA calls with the address of a frame: it calls the kernel and returns
+    the address of an error, or 0."""
     number = from_dtype(real)
-    numbers = tuple(types.Array(number, rank, "C") if rank else number for rank in given)
-    results = tuple(types.Array(number, rank, "C") for rank in filled)
-    address = address_of(kernel, numbers + results)
-    raises = called_with_buffers(address, (numbers, results), BUFFER_DATA, BUFFER_LENGTHS)
+    arguments = tuple(types.Array(number, rank, "C") if rank else number for rank in argument_ranks)
+    results = tuple(types.Array(number, rank, "C") for rank in result_ranks)
+    address = address_of(kernel, arguments + results)
+    raises = called_with_buffers(address, (arguments, results), BUFFER_DATA, BUFFER_LENGTHS)
 
     def handler(frame: int) -> int:
         extension = _word(frame, FRAME_EXTENSION)
         if extension != 0 and _word(extension, EXTENSION_TYPE) & 0xFFFFFFFF == METADATA:
-            return answer(frame)
+            return in_python(frame)
         if raises((_word(frame, FRAME_ARGUMENTS), _word(frame, FRAME_RESULTS))):
-            return answer(frame)
+            return in_python(frame)
         return 0
 
     return handler
@@ -100,61 +104,60 @@ class _ErrorArguments(Structure):
     )
 
 
-def _answering(
-    module: ModuleType, kind: str, real: np.dtype[Any], given: Ranks
+def _python_handler(
+    module: ModuleType, kind: str, real: np.dtype[Any], ranks: Ranks
 ) -> Callable[[int], int]:
-    def answer(frame: int) -> int:
-        """What a handler returns where XLA asks for its version, or its kernel raised."""
-        words = _at(frame, FRAME_RESULTS + 1)
+    """Make the function that answers XLA's question for the version, or makes the error of a kernel
+    that raised: calling the module's function again gives its message."""
+
+    def handler(frame: int) -> int:
+        words = _words(frame, FRAME_RESULTS + 1)
         if words[FRAME_EXTENSION]:
             _answer_version(words)
             return 0
-        return _error(words[FRAME_API], _raised(module, kind, _arguments(words, real, given)))
+        message = f"{module.__name__}: {kind} failed"
+        try:
+            getattr(module, kind)(*_arguments(words, real, ranks))
+        except Exception as error:  # XLA, the caller, would ignore it
+            message = f"{type(error).__name__}: {error}"
+        return _create_error(words[FRAME_API], message)
 
-    return answer
+    return handler
 
 
-def _at(address: int, length: int) -> Any:
-    """64-bit words in memory."""
+def _words(address: int, length: int) -> Any:
+    """View memory as 64-bit words."""
     return (c_int64 * length).from_address(address)
 
 
 def _answer_version(frame: Any) -> None:
-    """Write the version of the FFI that the handler is for: XLA's own where it is known and says
-    what it is, OLDEST where it does not say. XLA refuses every other one."""
-    version = OLDEST
+    """Write the version of the FFI that the handler is for: XLA's own if its layout is known,
+    OLDEST_VERSION if XLA does not say. XLA refuses any other."""
+    version = OLDEST_VERSION
     if frame[FRAME_API]:
-        version = _at(frame[FRAME_API], API_VERSION + 1)[API_VERSION]
+        version = _words(frame[FRAME_API], API_VERSION + 1)[API_VERSION]
     if version not in KNOWN or frame[FRAME_SIZE] < FRAME_BYTES:
-        version = UNKNOWN
-    metadata = _at(_at(frame[FRAME_EXTENSION], 4)[EXTENSION_METADATA], METADATA_VERSION + 1)
+        version = UNKNOWN_VERSION
+    extension = _words(frame[FRAME_EXTENSION], EXTENSION_METADATA + 1)
+    metadata = _words(extension[EXTENSION_METADATA], METADATA_VERSION + 1)
     metadata[METADATA_VERSION] = version
 
 
-def _arguments(frame: Any, real: np.dtype[Any], given: Ranks) -> list[np.ndarray]:
-    """The arrays that a kernel was called with."""
+def _arguments(frame: Any, real: np.dtype[Any], ranks: Ranks) -> list[np.ndarray]:
+    """View the buffers that a kernel was called with as arrays."""
     arrays = []
-    for buffer, rank in zip(_at(frame[FRAME_ARGUMENTS], len(given)), given, strict=True):
-        words = _at(buffer, BUFFER_LENGTHS + 1)
-        shape = tuple(_at(words[BUFFER_LENGTHS], rank))
+    for buffer, rank in zip(_words(frame[FRAME_ARGUMENTS], len(ranks)), ranks, strict=True):
+        words = _words(buffer, BUFFER_LENGTHS + 1)
+        shape = tuple(_words(words[BUFFER_LENGTHS], rank))
         size = prod(shape) * real.itemsize
-        numbers = (c_char * size).from_address(words[BUFFER_DATA]) if size else b""
-        arrays.append(np.ndarray(shape, real, numbers))
+        memory = (c_char * size).from_address(words[BUFFER_DATA]) if size else b""
+        arrays.append(np.ndarray(shape, real, memory))
     return arrays
 
 
-def _raised(module: ModuleType, kind: str, arrays: list[np.ndarray]) -> str:
-    """What a function of a module raises for some arrays."""
-    try:
-        getattr(module, kind)(*arrays)
-    except Exception as error:  # XLA, which called, would go on as if there was none
-        return f"{type(error).__name__}: {error}"
-    return f"{module.__name__}: {kind} failed"
-
-
-def _error(api: int, message: str) -> int:
-    """The address of an error of XLA's, which it owns."""
-    create = CFUNCTYPE(c_int64, c_void_p)(_at(api, API_CREATE_ERROR + 1)[API_CREATE_ERROR])
+def _create_error(api: int, message: str) -> int:
+    """Create an error, which XLA owns, and return its address."""
+    create = CFUNCTYPE(c_int64, c_void_p)(_words(api, API_CREATE_ERROR + 1)[API_CREATE_ERROR])
     size = _ErrorArguments.code.offset + _ErrorArguments.code.size
-    given = _ErrorArguments(size, None, message.encode(), INVALID_ARGUMENT)
-    return int(create(byref(given)))
+    arguments = _ErrorArguments(size, None, message.encode(), INVALID_ARGUMENT)
+    return int(create(byref(arguments)))
