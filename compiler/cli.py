@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.function import Function
     from derivatrix.runtime import Report
 
-_python_shows = warnings.showwarning
+_show_python_warning = warnings.showwarning
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
 
 
 class _Commands(click.Group):
-    """Prints errors that derivatrix raises on purpose as text, with exit status 1."""
+    """A group of commands that prints derivatrix's errors as text, with exit status 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order of their use
@@ -63,39 +63,39 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")  # formulas, on any terminal
+                stream.reconfigure(errors="backslashreplace")  # for formulas on any terminal
         try:
-            with _cleaning_up(), warnings.catch_warnings():
+            with _clean_up_at_signals(), warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except DerivatrixError as error:
-            _complain(str(error))
+            _print_error(str(error))
             ctx.exit(1)
         except KeyboardInterrupt as error:
-            _complain(", ".join(["interrupted", *getattr(error, "__notes__", [])]))
+            _print_error(", ".join(["interrupted", *getattr(error, "__notes__", [])]))
             ctx.exit(128 + signal.SIGINT)
 
 
 @contextmanager
-def _cleaning_up() -> Iterator[None]:
-    """While this runs, signals that end the process first end its workers and remove what a build
-    has made so far, unless others handle or ignore them.
+def _clean_up_at_signals() -> Iterator[None]:
+    """During a block, let signals that end the process first kill its workers and remove its
+    temporary directories, unless the signals have handlers already or are ignored.
 
-    They end the process at once: Numba's compiler calls back into Python where an exception, such
-    as KeyboardInterrupt, is printed and lost.
+    The handlers end the process at once: Numba's compiler calls back into Python at points where
+    an exception, such as KeyboardInterrupt, is printed and lost.
     """
     numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-    usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: signal.getsignal(number) for number in numbers if number is not None}
-    mine = {number: handler for number, handler in before.items() if handler in usual}
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    handlers = {number: signal.getsignal(number) for number in numbers if number is not None}
+    replaced = {number: handler for number, handler in handlers.items() if handler in defaults}
     if threading.current_thread() is not threading.main_thread():
-        mine = {}  # only the main thread may handle signals
-    for number in mine:
+        replaced = {}  # only the main thread may handle signals
+    for number in replaced:
         signal.signal(number, _end_by_signal)
     try:
         yield
     finally:
-        for number, handler in mine.items():
+        for number, handler in replaced.items():
             signal.signal(number, handler)
 
 
@@ -103,9 +103,9 @@ def _end_by_signal(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a terminal sends it to each process of a command
     end_workers()
     abandon()
-    visible = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress bars hide
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # progress bars hide it
     with suppress(OSError):
-        os.write(2, visible + b"\nderivatrix: interrupted\n")
+        os.write(2, show_cursor + b"\nderivatrix: interrupted\n")
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 
@@ -122,10 +122,10 @@ def _show_warning(
     if issubclass(category, LongModuleWarning):
         _console(stderr=True).print(Text("derivatrix: ", "bold yellow") + Text(str(message)))
     else:
-        _python_shows(message, category, filename, lineno, file, line)
+        _show_python_warning(message, category, filename, lineno, file, line)
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     _console(stderr=True).print(Text("derivatrix: ", "bold red") + Text(text))
 
 
@@ -163,7 +163,7 @@ def _known_targets(ctx: click.Context, parameter: click.Parameter, value: Any) -
 
 
 class _Style(click.ParamType):
-    """A style of formulas, by its name."""
+    """The name of a style of formulas."""
 
     name = "style"
 
@@ -199,7 +199,7 @@ _kinds = click.option(
     "--kinds",
     multiple=True,
     metavar="KIND,KIND",
-    help="What the modules have of functions that do not say, as value,vjp.  [default: all]",
+    help="The kinds of functions declared without kinds=, such as value,vjp.  [default: all]",
 )
 _dims = click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
 _wrt = click.option(
@@ -210,7 +210,7 @@ _jobs = click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many processes work at a time.  [default: as many as there are cores]",
+    help="The number of processes that work at a time.  [default: the number of cores]",
 )
 
 
@@ -222,7 +222,7 @@ _jobs = click.option(
 @click.option("--text", help="Build the function of this text, with --dims and --name, instead.")
 @_dims
 @_wrt
-@click.option("--name", help="What the function of the text is called.")
+@click.option("--name", help="The name of the function of the text.")
 @click.option("--no-verify", is_flag=True, help="Write the modules without checking them.")
 @click.option("--warm", is_flag=True, help="Compile all kernels ahead of their first call.")
 @_jobs
@@ -240,16 +240,16 @@ def build(
     jobs: int | None,
 ) -> None:
     """Derive, generate and verify the functions in each FILE, and write them as the package DIR.
-    Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
+    Without FILE and DIR, those in the table [tool.derivatrix] of ./pyproject.toml are used.
 
-    Nothing is written unless every module passes verification; what it found is kept as
-    certificate.md, certificate.json and, with plots, certificate.html. Modules that are in DIR
-    already, as its certificate vouches for, are not verified again. Modules in DIR that come from
-    other function files, and files that derivatrix did not write, are left alone. FILE may name one
-    function, as in functions.py:square; then DIR has that one only of the file.
+    Nothing is written unless every module passes verification. Its results are written as
+    certificate.md, certificate.json and, with plots, certificate.html. Modules that the certificate
+    in DIR already vouches for are not verified again. Modules in DIR from other function files, and
+    files that derivatrix did not write, are left alone. FILE may name one function, as in
+    functions.py:square; then DIR has no other function of that file.
 
-    What verification compiles is kept in your cache directory, for your programs on this machine
-    that import DIR as a package. With --warm all kernels are compiled for them.
+    Kernels that verification compiles are kept in your cache directory, for programs on this
+    machine that import DIR as a package. With --warm all kernels are compiled for them.
 
     \b
     Example:
@@ -263,15 +263,15 @@ def build(
     if text is None:
         if dims is not None or wrt or name is not None:
             raise click.UsageError("--dims, --wrt and --name go with --text")
-        functions, directory, targets, kinds = _project(files, directory, targets, kinds)
+        functions, directory, targets, kinds = _arguments(files, directory, targets, kinds)
     else:
         functions = [_text_function(files, directory, text, dims, wrt, name)]
     assert directory is not None
     with _progress() as report:
 
-        def advance(text: str, done: int, total: int) -> None:
+        def advance(text: str, finished: int, total: int) -> None:
             hint = ": --no-verify leaves that out" if text.endswith("verifying") else ""
-            report(f"{text}{hint}", done, total)
+            report(f"{text}{hint}", finished, total)
 
         result = write(
             functions,
@@ -283,14 +283,14 @@ def build(
             jobs,
             _names(kinds) or None,
         )
-    new = [each for each in result.reports if each.function in result.verified]
-    if new:
-        _print_table(new)
+    verified = [report for report in result.reports if report.function in result.verified]
+    if verified:
+        _print_table(verified)
     count = _count(len(result.modules))
-    changed = _listed(result.written) or "nothing new"
+    changed = _file_list(result.written) or "nothing new"
     click.echo(f"{directory}: {count}, {_verdict(result)}; wrote {changed}")
     if result.removed:
-        click.echo(f"{directory}: removed {_listed(result.removed)}, of an earlier build")
+        click.echo(f"{directory}: removed {_file_list(result.removed)}, of an earlier build")
     if result.outdated:
         click.echo(
             f"{directory}: {', '.join(result.outdated)}: of another version of derivatrix; build "
@@ -298,11 +298,11 @@ def build(
         )
 
 
-def _project(
+def _arguments(
     files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
 ) -> tuple[Sequence[Function], str, Sequence[str], Sequence[str]]:
-    """The functions, directory, targets and kinds of a command line, or else those of the project
-    in whose folder the command runs."""
+    """Return the functions, directory, targets and kinds of a command line, or else those of the
+    project in the working directory."""
     from derivatrix.compiler.driver.project import TABLE, find_project
     from derivatrix.compiler.frontends.function_file import load_files
 
@@ -332,27 +332,27 @@ def _text_function(
 
     if files:
         raise click.UsageError("--text stands in the place of FILE")
-    given = {"--dims": dims, "--name": name, "-o": directory}
-    missing = ", ".join(option for option, value in given.items() if value is None)
+    required = {"--dims": dims, "--name": name, "-o": directory}
+    missing = ", ".join(option for option, value in required.items() if value is None)
     if missing:
         raise click.UsageError(f"--text needs {missing}, too")
     return text_function(text, str(dims), _names(wrt), str(name))
 
 
-def _names(wrt: Sequence[str]) -> list[str]:
-    return [name.strip() for part in wrt for name in part.split(",")]
+def _names(options: Sequence[str]) -> list[str]:
+    return [name.strip() for option in options for name in option.split(",")]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names of files of a package; those in folders are counted."""
-    own = [name for name in names if "/" not in name]
+def _file_list(names: Sequence[str]) -> str:
+    """List the files of a package; of those in folders only their number."""
+    top_level = [name for name in names if "/" not in name]
     counts = Counter(name.partition("/")[0] for name in names if "/" in name)
     folders = [f"{folder} ({n} file{'s' * (n != 1)})" for folder, n in sorted(counts.items())]
-    return ", ".join([*own, *folders])
+    return ", ".join([*top_level, *folders])
 
 
 def _verdict(result: BuildResult) -> str:
-    """How many modules were verified now, and how many before."""
+    """Count the modules that were verified now, and before."""
     verified, unchanged = len(result.verified), len(result.reports) - len(result.verified)
     if not result.reports:
         return "not verified"
@@ -396,7 +396,7 @@ def verify(directory: str, verbose: bool, thorough: bool, write: bool, jobs: int
     click.echo(f"{directory}: {_count(len(reports))}, verified")
 
 
-@main.command(short_help="Tell whether a package is up to date with its function files.")
+@main.command(short_help="Check that a package is up to date with its function files.")
 @_files
 @_directory
 @_targets
@@ -404,14 +404,14 @@ def verify(directory: str, verbose: bool, thorough: bool, write: bool, jobs: int
 def check(
     files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
 ) -> None:
-    """Compare DIR with what `build` would write there now; exit status 1 if they differ.
-    Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
+    """Compare DIR with the files that `build` would write there; exit status 1 if they differ.
+    Without FILE and DIR, those in the table [tool.derivatrix] of ./pyproject.toml are used.
 
     Nothing is written. The comparison is byte for byte, and generated text is the same on every
-    machine, so this tells in CI whether generated modules that are kept in a repository are fresh.
-    A certificate has to be whole and to vouch for the modules as they are; in the folders of
-    their support and formulas nothing may lie that derivatrix did not write.
-    Modules in DIR that come from other function files are not looked at.
+    machine, so CI can check with it that generated modules in a repository are up to date. A
+    certificate must be complete and vouch for the modules as they are. The folders with their
+    support and formulas must hold no file that derivatrix did not write. Modules in DIR from other
+    function files are ignored.
 
     \b
     Example:
@@ -419,32 +419,30 @@ def check(
     """
     from derivatrix.compiler.driver.build import check as compare
 
-    functions, place, wanted, chosen = _project(files, directory, targets, kinds)
-    differences = compare(functions, place, wanted or ("cpu",), _names(chosen) or None)
+    functions, output, all_targets, all_kinds = _arguments(files, directory, targets, kinds)
+    differences = compare(functions, output, all_targets or ("cpu",), _names(all_kinds) or None)
     for difference in differences:
-        click.echo(f"{place}: {difference.file} is {difference.state}")
+        click.echo(f"{output}: {difference.file} is {difference.state}")
     if any(difference.state == "foreign" for difference in differences):
-        click.echo("remove what is foreign: derivatrix did not write it", err=True)
+        click.echo("remove foreign files: derivatrix did not write them", err=True)
     if any(difference.state != "foreign" for difference in differences):
-        words = ["derivatrix", "build", *files, *(["-o", place] if files else [])]
+        words = ["derivatrix", "build", *files, *(["-o", output] if files else [])]
         if tuple(targets) != ("cpu",):
             words += [word for target in targets for word in ("--target", target)]
         words += [word for kind in kinds for word in ("--kinds", kind)]
         click.echo(f"run: {shlex.join(words)}", err=True)
     if differences:
         sys.exit(1)
-    certified = (Path(place) / "certificate.json").is_file()
-    without = "; there is no certificate: `derivatrix verify --write` makes one"
-    click.echo(f"{place}: up to date{'' if certified else without}")
+    has_certificate = (Path(output) / "certificate.json").is_file()
+    hint = "; there is no certificate: `derivatrix verify --write` makes one"
+    click.echo(f"{output}: up to date{'' if has_certificate else hint}")
 
 
 @main.command(short_help="Show the formulas, plan and kernels of functions.")
 @_file
+@click.option("--stage", type=click.Choice(STAGES), help="Show only the result of this stage.")
 @click.option(
-    "--stage", type=click.Choice(STAGES), help="Show only what this stage makes of each function."
-)
-@click.option(
-    "--style", type=_Style(), default="unicode", show_default=True, help="How to write formulas."
+    "--style", type=_Style(), default="unicode", show_default=True, help="The style of formulas."
 )
 @click.option(
     "--target",
@@ -452,7 +450,7 @@ def check(
     callback=_known_targets,
     default="cpu",
     show_default=True,
-    help="Whose plan and kernels to show.",
+    help="The target of plan and kernels.",
 )
 @click.option(
     "--architecture",
@@ -463,11 +461,11 @@ def check(
 )
 @_dims
 @_wrt
-@click.option("--steps", is_flag=True, help="Show how each gradient or VJP is derived, by line.")
+@click.option("--steps", is_flag=True, help="Show the derivation of each gradient or VJP by line.")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write all of it to this file instead, for browsers.",
+    help="Write everything to this file instead, as a page for browsers.",
 )
 @click.pass_context
 def explain(
@@ -484,15 +482,15 @@ def explain(
 ) -> None:
     """Show the functions in FILE: declaration, formulas, plan and generated module.
 
-    With --target cuda a table of kernels comes last: what each computes, and the resources that it
-    takes on a device, which takes the toolkit (the extra cuda), but no device.
+    With --target cuda a table of the kernels follows, with the result of each and the resources
+    that it takes on a device. This needs the CUDA toolkit (the extra `cuda`), but no device.
 
-    FILE may name one function, as in functions.py:square; of several functions only the shapes,
+    FILE may name one function, as in functions.py:square. For several functions only the shapes,
     the value and the gradient or VJP are shown. With --dims it is an expression in the text
     notation instead, whose declaration and formulas are shown.
 
-    With --html all there is to the functions, in all styles, is one page for browsers and printers,
-    which loads nothing from elsewhere. Needs the extra `playground`.
+    With --html everything about the functions, in all styles, is written as one page for browsers
+    and printers, which loads no other file. Needs the extra `playground`.
 
     \b
     Example:
@@ -505,11 +503,11 @@ def explain(
     """
     from derivatrix.compiler.driver.pipeline import dump
 
-    functions = _explained(file, dims, wrt)
+    functions = _load_functions(file, dims, wrt)
     if html is not None:
         for option in ("stage", "style", "steps"):
             if ctx.get_parameter_source(option) == ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--html has all of it; it goes without --{option}")
+                raise click.UsageError(f"--html shows everything; leave out --{option}")
         _write_report(functions, html, target)
         return
     if len(functions) > 1 and not steps and stage is None:
@@ -532,7 +530,7 @@ def explain(
             _print_kernels(function, architecture)
 
 
-@main.command(short_help="Serve a page that derives what is typed on it.")
+@main.command(short_help="Serve a page that derives functions typed on it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve at.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=8642, show_default=True, help="The port."
@@ -541,34 +539,36 @@ def explain(
     "--allow-host",
     multiple=True,
     metavar="NAME",
-    help="A name by which others may ask for the page.",
+    help="Another host name by which the page may be requested.",
 )
 def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
-    """Serve a page for browsers on this machine: a function in the text notation, its derivatives,
-    how they come about, and its module, verified and measured. Needs the extra `playground`.
+    """Serve a page for browsers on this machine. It shows a function in the text notation, its
+    derivatives and their derivation, and its module, verified and measured. Needs the extra
+    `playground`.
 
     \b
     Example:
         derivatrix playground --port 8000
     """
     with _extra("playground"):
-        import latex2mathml  # noqa: F401  the processes of requests import it
+        import latex2mathml  # noqa: F401  worker processes import it
 
         from derivatrix.compiler.playground.server import serve
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family)
+        server = socket.create_server((host, port), family=family)
     except OSError as error:
-        _complain(f"{host}, port {port}: {os.strerror(error.errno or 0)}; --port chooses another")
+        reason = os.strerror(error.errno or 0)
+        _print_error(f"{host}, port {port}: {reason}; --port chooses another")
         sys.exit(1)
     name = f"[{host}]" if ":" in host else host
     click.echo(f"http://{name}:{port}/ (Ctrl+C ends it)")
-    serve(listening, (name, *allow_host))
+    serve(server, (name, *allow_host))
 
 
 @contextmanager
 def _extra(command: str) -> Iterator[None]:
-    """Raises MissingPackageError where a command's packages cannot be imported."""
+    """Raise MissingPackageError if an import of a command's packages fails in the block."""
     try:
         yield
     except ImportError as error:
@@ -586,16 +586,16 @@ def _write_report(functions: Sequence[Function], path: Path, target: str) -> Non
 
 
 def _print_kernels(function: Function, architecture: str) -> None:
-    """What each kernel for CUDA devices computes, and what it needs of them."""
+    """Print the result of each kernel for CUDA devices, and the resources that it takes."""
     from derivatrix.compiler.driver.build import compile as load_compiled
     from derivatrix.compiler.emit.cuda.resources import kernels
 
     _heading(f"{function.name}: kernels")
     table = _table("kernel", "registers", "shared", "stack", "spilled", "computes")
     for kernel in kernels(load_compiled(function, "cuda")):
-        found = kernel.resources(architecture)
-        spilled = found.spill_stores + found.spill_loads
-        numbers = map(str, (found.registers, found.shared, found.stack, spilled))
+        used = kernel.resources(architecture)
+        spilled = used.spill_stores + used.spill_loads
+        numbers = map(str, (used.registers, used.shared, used.stack, spilled))
         table.add_row(kernel.name, *numbers, Text(kernel.summary))
     _console().print(table)
     click.echo(
@@ -610,8 +610,8 @@ def _print_steps(function: Function, style: str) -> None:
         click.echo(function.steps(name, style))
 
 
-def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
-    """The functions in a file, or the one that a text stands for."""
+def _load_functions(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
+    """Load the functions in a file, or declare that of a text."""
     from derivatrix.compiler.frontends.function_file import load_functions
     from derivatrix.compiler.frontends.notation.declaration import input_names, text_function
 
@@ -629,7 +629,8 @@ def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Func
 
 
 def _print_index(file: str, functions: Sequence[Function], style: str) -> None:
-    """The shapes, the value and the gradient or VJP of each function, and how to see one whole."""
+    """Print the shapes, the value and the gradient or VJP of each function, and the command that
+    shows more of one."""
     from derivatrix.compiler.ir.dimensions import shape_text
 
     for function in functions:
@@ -638,16 +639,15 @@ def _print_index(file: str, functions: Sequence[Function], style: str) -> None:
         _heading(f"{function.name}({', '.join(inputs)}) -> {shape}")
         _print_formula(function, "value", style)
         _print_formula(function, "vjp" if function.expression.shape else "gradient", style)
-    one = shlex.join(["derivatrix", "explain", f"{file}:{functions[0].name}"])
-    click.echo(f"\n{len(functions)} functions; for all there is to one of them: {one}")
+    command = shlex.join(["derivatrix", "explain", f"{file}:{functions[0].name}"])
+    click.echo(f"\n{len(functions)} functions; for more about one of them: {command}")
 
 
 def _print_formulas(function: Function, style: str) -> None:
     _heading(f"{function.name}: formulas")
     for kind in function.kinds:
-        if kind == "value_and_gradient":  # both are there already
-            continue
-        _print_formula(function, kind, style)
+        if kind != "value_and_gradient":  # value and gradient are printed already
+            _print_formula(function, kind, style)
 
 
 def _print_formula(function: Function, kind: str, style: str) -> None:
@@ -688,23 +688,23 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts (of thresholds those reached, of all), the worst failure or else the row nearest
-    to one, and the result."""
+    """Return the cells of a module: name, counts of checks, points and thresholds, the worst row
+    and its error, and the result."""
     from derivatrix.runtime.report import ratio_text
 
     points = len({row.point for row in report.rows if row.point})
     result = Text("passed", "green") if report.passed else Text("FAILED", "bold red")
     worst = next(iter(report.failures), report.worst)
-    names = (worst.check, worst.function, worst.input) if worst else ()
+    where = " ".join(filter(None, (worst.check, worst.function, worst.input))) if worst else ""
     reach = report.reach
     thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
     counts = (str(len(report.rows)), str(points), thresholds)
-    where = " ".join(filter(None, names))
     return (report.function, *counts, ratio_text(worst), where, result)
 
 
 def _certify(directory: str, reports: Sequence[Report]) -> None:
-    """Renew the certificate where that is possible: an installed package may be read-only."""
+    """Renew the certificate, or print why that is impossible: an installed package may be
+    read-only."""
     from derivatrix.compiler.driver.ownership import CERTIFICATE, own_files
     from derivatrix.runtime import write_certificate
 
@@ -712,7 +712,7 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
     own = own_files(root, CERTIFICATE)
     for name in CERTIFICATE:
         if (root / name).exists() and name not in own:
-            click.echo(f"{root / name}: not derivatrix's, and left as it is", err=True)
+            click.echo(f"{root / name}: derivatrix did not write it, and leaves it", err=True)
             return
     try:
         write_certificate(directory, reports)
@@ -722,7 +722,7 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[..., None]]:
-    """A progress bar on a terminal, elsewhere a line on standard error for each piece of work."""
+    """Show a progress bar on a terminal, elsewhere a line on standard error for each step."""
     console = _console(stderr=True)
     if not console.is_terminal:
         yield _ProgressLines()
@@ -732,35 +732,35 @@ def _progress() -> Iterator[Callable[..., None]]:
     with Progress(*columns, *times, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def advance(text: str, done: int, total: int) -> None:
-            bar.update(task, description=text, completed=done, total=total)
+        def advance(text: str, finished: int, total: int) -> None:
+            bar.update(task, description=text, completed=finished, total=total)
 
         yield advance
 
 
 class _ProgressLines:
-    """Progress in lines: the work that begins, and how long the rest takes if all pieces take as
-    long as those that are done."""
+    """Progress in lines: the step that begins, and the remaining time if all steps take equally
+    long."""
 
     def __init__(self) -> None:
-        self.began = time.monotonic()
+        self.start = time.monotonic()
         self.text = ""
 
-    def __call__(self, text: str, done: int, total: int) -> None:
-        if text == self.text or done == total:
+    def __call__(self, text: str, finished: int, total: int) -> None:
+        if text == self.text or finished == total:
             return
         self.text = text
-        left = ""
-        if 0 < done < total:
-            seconds = (time.monotonic() - self.began) / done * (total - done)
-            left = f", about {seconds:.0f} s left" if seconds >= 1 else ""
-        click.echo(f"[{min(done + 1, total)}/{total}] {text}{left}", err=True)
+        remaining = ""
+        if 0 < finished < total:
+            seconds = (time.monotonic() - self.start) / finished * (total - finished)
+            remaining = f", about {seconds:.0f} s left" if seconds >= 1 else ""
+        click.echo(f"[{min(finished + 1, total)}/{total}] {text}{remaining}", err=True)
 
 
 def _console(stderr: bool = False) -> Console:
-    """Rich's console, with colours on a terminal only; it leaves long lines whole."""
+    """Make a console that does not wrap lines, and has colours on a terminal only."""
     console = Console(stderr=stderr, highlight=False, soft_wrap=True)
-    if not (stderr and console.is_terminal):  # a progress bar has to fit
+    if not (stderr and console.is_terminal):  # a progress bar must fit the terminal
         console.width = 1000
     return console
 

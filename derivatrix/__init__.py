@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
     from derivatrix.runtime.errors import VerificationError as VerificationError
 
-    # functions that are made from the records of operations
+    # functions made from the records of operations, with one result or several
     def _one(*arrays: Any) -> Array: ...
     def _several(*arrays: Any) -> Any: ...
 
@@ -87,12 +87,12 @@ _NAMES = {
         "VerificationError",
     ),
 }
-_PLACES = {name: place for place, names in _NAMES.items() for name in names}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES.items() for name in names}
 _ARRAYS = "compiler.frontends.arrays"
 _OPERATIONS = "compiler.frontends.operations"
 
 
-if not TYPE_CHECKING:  # checkers are to find what is not there
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         value = _find(name)
@@ -101,22 +101,22 @@ if not TYPE_CHECKING:  # checkers are to find what is not there
 
 
 def __dir__() -> list[str]:
-    """What users write; `derivatrix.compiler` and the like can be imported, too."""
+    """List the names for users; `derivatrix.compiler` and the like can be imported, too."""
     arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").NAMES
     operations = importlib.import_module(f"{__name__}.compiler.operations").OPERATIONS
-    return sorted({"__version__", "runtime", *_PLACES, *arrays, *operations})
+    return sorted({"__version__", "runtime", *_MODULE_OF_NAME, *arrays, *operations})
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext derivatrix` calls: there is a cell magic `%%derivatrix` from then on."""
+    """Register the cell magic `%%derivatrix`; `%load_ext derivatrix` calls this."""
     importlib.import_module(f"{__name__}.jupyter").register(shell)
 
 
 def _find(name: str) -> object:
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    if name in _MODULE_OF_NAME:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
     if not name.startswith("_"):
         arrays = importlib.import_module(f"{__name__}.{_ARRAYS}")
         if name in arrays.NAMES:

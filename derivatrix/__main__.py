@@ -1,7 +1,7 @@
-"""`derivatrix`, and `python -m derivatrix`: the command line, in a process beside this one.
+"""`derivatrix`, and `python -m derivatrix`: the command line, in a child process.
 
-It runs files of the user's, which may end their process at any time and with any status. This one
-makes sure that the command came to its end.
+It runs the user's files, which may end their process at any time with any status. The parent checks
+that the command came to its end.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ work(*map(int, (sys.argv.pop(1), sys.argv.pop(1))))
 
 def main() -> None:
     """Run the command line, and exit with its status."""
-    done = 20 + os.getpid() % 100
+    success = 20 + os.getpid() % 100  # a status that a user's file hardly exits with by chance
     path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
-    command = [sys.executable, "-c", _START, path, str(os.getpid()), str(done), *sys.argv[1:]]
+    command = [sys.executable, "-c", _START, path, str(os.getpid()), str(success), *sys.argv[1:]]
     process = subprocess.Popen(command)
     numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-    passed = [n for n in numbers if n is not None and signal.getsignal(n) != signal.SIG_IGN]
-    for number in passed:
+    forwarded = [n for n in numbers if n is not None and signal.getsignal(n) != signal.SIG_IGN]
+    for number in forwarded:
         signal.signal(number, lambda number, _: process.send_signal(number))
     status = process.wait()
-    if -status in passed:
+    if -status in forwarded:
         signal.signal(-status, signal.SIG_DFL)
         signal.raise_signal(-status)
-    if status not in (done, 1, 2, 128 + signal.SIGINT):
-        how = f"status {status}" if status >= 0 else signal.Signals(-status).name
+    if status not in (success, 1, 2, 128 + signal.SIGINT):
+        reason = f"status {status}" if status >= 0 else signal.Signals(-status).name
         print(
-            f"derivatrix: its process ended with {how} before the command was done: a file that it "
-            "ran ended it, or the system did",
+            f"derivatrix: its process ended with {reason} before the command was done: a file that "
+            "it ran ended it, or the system did",
             file=sys.stderr,
         )
         status = status if status > 0 else 1
-    sys.exit(0 if status == done else status)
+    sys.exit(0 if status == success else status)
 
 
-def work(parent: int, done: int) -> None:
-    """The command line, which ends with the process `parent`; status `done` says that it came to
-    its end, and all is well."""
+def work(parent: int, success: int) -> None:
+    """Run the command line, which ends with the process `parent`, and exit with status `success`
+    in place of 0."""
     from derivatrix.compiler.cli import main
 
     if sys.platform != "win32":
@@ -57,7 +57,7 @@ def work(parent: int, done: int) -> None:
     try:
         main(prog_name="derivatrix")
     except SystemExit as end:
-        sys.exit(done if end.code in (0, None) else end.code)
+        sys.exit(success if end.code in (0, None) else end.code)
 
 
 def _end_with(parent: int) -> None:

@@ -1,5 +1,5 @@
-"""The adapters of `derivatrix.runtime.adapters`, which take generated modules, for declared
-functions too, which are compiled."""
+"""Extension of the adapters in `derivatrix.runtime.adapters` from generated modules to declared
+functions, which are compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 def compiling(
     adapter: Callable[Concatenate[ModuleType, P], R],
 ) -> Callable[Concatenate[ModuleType | Function, P], R]:
-    """An adapter whose first argument may be a `dx.Function`, too."""
+    """Let the first argument of an adapter be a `dx.Function`, too."""
 
     @wraps(adapter)
     def adapted(module: ModuleType | Function, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -28,7 +28,7 @@ def compiling(
 
 
 def module_of(subject: Any) -> ModuleType:
-    """A generated module as it is; a `dx.Function`, compiled for the CPU."""
+    """Return a generated module as it is; compile a `dx.Function` for the CPU."""
     if isinstance(subject, ModuleType):
         return subject
     from derivatrix.compiler.driver.build import compile

@@ -1,7 +1,7 @@
-"""Modules that `derivatrix.compile` made, by the names under which pickles of other processes refer
-to them: derivatrix.compiled.square_..., found in the cache directory of this process.
+"""Parent package of the modules that `derivatrix.compile` makes, as pickles from other processes
+name them: derivatrix.compiled.square_..., found in the cache directory of this process.
 
-Nobody has to import this: `pickle` does, and joblib and dask with it.
+`pickle`, and with it joblib and dask, imports it.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from derivatrix.runtime.compiled import Finder
 
 __path__: list[str] = []
 
-if not any(isinstance(each, Finder) for each in sys.meta_path):
+if not any(isinstance(finder, Finder) for finder in sys.meta_path):
     sys.meta_path.append(Finder())

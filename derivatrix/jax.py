@@ -22,5 +22,5 @@ def function(
     native: bool = True,
 ) -> JaxFunction:
     """See `derivatrix.runtime.adapters.jax.function`; declared functions are compiled."""
-    many = None if batched is None else module_of(batched)
-    return _adapter.function(module_of(module), batched=many, native=native)
+    batched_module = None if batched is None else module_of(batched)
+    return _adapter.function(module_of(module), batched=batched_module, native=native)

@@ -26,10 +26,10 @@ __all__ = ["register"]
 
 
 def register(shell: Any) -> None:
-    """Give an IPython shell the magic, and the view of functions."""
+    """Register the magic, and the view of functions, with an IPython shell."""
 
     def declare(line: str, cell: str) -> Derivatives:
-        function = declared(line, cell)
+        function = cell_function(line, cell)
         shell.user_ns[function.name] = function
         return function.derivatives
 
@@ -38,7 +38,7 @@ def register(shell: Any) -> None:
 
 
 def view(function: Function) -> str | None:
-    """All there is to a function, as HTML; None, and its formula stays, without the extra."""
+    """Return the page of a function as HTML; None, for the plain formula, without the extra."""
     try:
         from derivatrix.compiler.report.page import embedded
     except ModuleNotFoundError as error:
@@ -48,9 +48,9 @@ def view(function: Function) -> str | None:
     return embedded(function)
 
 
-def declared(line: str, cell: str) -> Function:
-    """The function of a cell and of what stands behind `%%derivatrix`. Raises DeclarationError for
-    options that there are not, and what `text_function` raises."""
+def cell_function(line: str, cell: str) -> Function:
+    """Declare the function of a cell, with the options of the line `%%derivatrix`. Raises
+    DeclarationError for wrong options, and the errors of `text_function`."""
     try:
         name, dims, wrt = _options.main(shlex.split(line), standalone_mode=False)
     except (click.ClickException, ValueError) as error:
@@ -58,7 +58,7 @@ def declared(line: str, cell: str) -> Function:
         raise DeclarationError(
             f'%%derivatrix: {reason} Expected: %%derivatrix NAME --dims "x: n, A: n n" [--wrt x]'
         ) from error
-    names = [each.strip() for part in wrt for each in part.split(",")]
+    names = [name.strip() for option in wrt for name in option.split(",")]
     return text_function(" ".join(cell.split()), dims, names, name)
 
 

@@ -19,15 +19,15 @@ __all__ = ["Objective", "objective"]
 def objective(
     module: ModuleType | Function, /, wrt: Sequence[str] | None = None, **fixed: Any
 ) -> Objective:
-    """See `derivatrix.runtime.adapters.scipy.objective`; of a declared function `hess` works for
-    array functions, too: the function that it needs is compiled when it is first called."""
+    """See `derivatrix.runtime.adapters.scipy.objective`. `hess` also works for a declared array
+    function: its first call compiles the weighted sum of the entries."""
     weighted = None if isinstance(module, ModuleType) else partial(_weighted, module)
     return Objective(module_of(module), wrt, fixed, weighted)
 
 
 @lru_cache(maxsize=16)
 def _weighted(function: Function) -> ModuleType:
-    """The module of the sum of a function's entries times those of one more input, its last."""
+    """Compile Σ wᵢ fᵢ for a function f, with the weights w as its last input."""
     import derivatrix as dx
     from derivatrix.compiler.ir.arrays import Array
 

@@ -18,21 +18,20 @@ __all__ = ["operator"]
 def operator(
     module: ModuleType | Function, batched: ModuleType | Function | None = None
 ) -> Operator:
-    """The value of a function as an operator of PyTorch (`torch.library.CustomOpDef`).
+    """Make an operator of PyTorch (`torch.library.CustomOpDef`) that computes a function's value.
 
-    It takes a tensor of float32 or float64 for each input, or a number for one of rank 0, in
-    declared order or by name, on the CPU, or on a CUDA device where `module` is for CUDA, and
-    returns a tensor, new or that of `out=`. A structured input is replaced by the nearest of its
-    structure, as (S + Sᵀ)/2 where S is declared symmetric.
+    It takes a tensor of float32 or float64 for each input, or a number for one of rank 0, by
+    position or name, on the CPU, or on a CUDA device if `module` is for CUDA, and returns a new
+    tensor, or `out=`. A structured input is replaced by its projection on the structure, as
+    (S + Sᵀ)/2 if S is declared symmetric.
 
     It has derivatives by the inputs in `wrt`, in reverse and forward mode, and second derivatives
-    if it is scalar; other inputs get no gradients. It works under torch.compile, torch.func and
-    torch.vmap, which calls it for each sample, or once where `batched` is the same function with
-    `batch=` for the inputs that vary. The same arguments give the same operator, and
-    it pickles by the name or the file of its module.
+    if it is scalar; other inputs get no gradients. It works with torch.compile, torch.func and
+    torch.vmap, which calls it for each sample, or once if `batched` is the same function with
+    `batch=` for the inputs that vary. The same arguments give the same operator; its pickle holds
+    the name and the file of the module.
 
-    Raises MissingPackageError without PyTorch, DeclarationError where `batched` is no batched
-    function of the same inputs, and at a call UnsupportedError for tensors of other types or
-    devices and where a derivative does not exist, ShapeError or the module's own ValueError for
-    wrong shapes."""
+    Raises MissingPackageError without PyTorch, DeclarationError if `batched` is no batched module
+    of the same function. Calls raise UnsupportedError for tensors of other types or devices and for
+    derivatives that do not exist, ShapeError or the module's ValueError for wrong shapes."""
     return _adapter.operator(module_of(module), None if batched is None else module_of(batched))

@@ -1,8 +1,7 @@
-"""Generated modules on disk: a package of them, its freshness, and one compiled in a session."""
+"""Generated modules on disk: build a package, check that it is current, compile one module."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import reprlib
 import warnings
@@ -25,7 +24,7 @@ from derivatrix.compiler.driver.ownership import (
 from derivatrix.compiler.driver.package import Package, is_current, kept_modules, package_of
 from derivatrix.compiler.driver.pipeline import Generated, generate, module_name
 from derivatrix.compiler.driver.support_package import support_texts, unfinished_text
-from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
+from derivatrix.compiler.driver.worker_serialization import Work, generate_in_workers
 from derivatrix.compiler.emit.imports import all_files, support_digest
 from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.frontends.function import Function, require_function
@@ -49,38 +48,39 @@ from derivatrix.runtime.warm import warm_files
 from derivatrix.runtime.workers import Workers
 
 Progress = Callable[[str, int, int], None]
-"""Called with the work that begins, how many pieces of it are done, and how many there are."""
+"""Called with a line about the work in progress, and the finished and total number of steps."""
 
-IMPORTED = (
+RESERVED_NAMES = (
     *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
     *("dataclasses", "functools", "grp", "hashlib", "html", "importlib", "itertools", "linecache"),
     *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue", "re"),
     *("scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
     *("warnings", "weakref"),
 )
-"""What generated modules and packages import, and the folders beside them: a module of such a name
-would stand in its way."""
+"""Packages that generated modules import, and folders beside them: a module of that name would hide
+the package."""
 
 FORMULAS = "_formulas"
 """The folder with the formulas of the modules."""
 
-LONG_MODULE_LINES = 2000
-"""A module of more lines is warned of."""
+MAX_MODULE_LINES = 2000
+"""Lines of a module above which `build` and `compile` warn."""
 
 COMPILE_SECONDS_PER_LINE = 0.02
-"""Numba's compile time of one line of a module of loops over small arrays, roughly."""
+"""Numba's rough compile time of one line of loops over small arrays."""
 
 FUNCTIONS_PER_PROCESS = 4
-"""Another process is started for as many functions to derive; for fewer it is not worth it."""
+"""Functions to derive for which the start of a worker process pays."""
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What `build` did. `modules`: the names in the package; `written` and `removed`: the files
-    that changed; `reports`: what verification found, one a module, none where it was left out;
-    `verified`: the modules verified by this build, the others' reports are those of the
-    certificate that was there; `outdated`: those of other function files that another version of
-    derivatrix wrote, and that cannot be imported until they are built again."""
+    """The result of `build`.
+
+    modules: the names of the modules in the package. written, removed: the files that changed.
+    reports: one for each module; none without verification. verified: the modules that this build
+    verified; reports of others come from the certificate that was there. outdated: modules of other
+    function files by another version of derivatrix, which must be built again to be imported."""
 
     directory: Path
     modules: tuple[str, ...]
@@ -93,7 +93,7 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """A file of a package that is not as the functions' declarations say. `state` is "missing",
+    """A file of a package that differs from the functions' declarations. `state` is "missing",
     "stale" (its contents differ), "extra" (no function belongs to it any more) or "foreign"
     (derivatrix did not write it); of a certificate also "damaged" or "failing" (a module has not
     passed)."""
@@ -112,30 +112,29 @@ def build(
     jobs: int | None = None,
     kinds: Sequence[str] | None = None,
 ) -> BuildResult:
-    """Write a package with one module for each function and target, verified.
+    """Write a package with one verified module for each function and target.
 
-    The modules are written and verified in a directory beside the old ones and then put in place
-    file by file, so a build that fails leaves `out_dir` as it was. With `verify` a certificate
-    goes with them. Modules of an earlier build of the same function files (see `load_functions`),
-    or of functions of no file, that no function belongs to any more are removed; those of other
-    files are kept. A module that is there already, as its certificate vouches for, is not verified
-    again.
+    The modules are written and verified in a temporary directory and then moved into place, so a
+    build that fails leaves `out_dir` as it was. With `verify` they come with a certificate. Modules
+    of an earlier build of the same function files (see `load_functions`), or of functions of no
+    file, are removed if no function belongs to them any more; those of other files are kept. A
+    module that the certificate in `out_dir` already vouches for is not verified again.
 
     warm: compile all kernels for float64 and float32, so that their first call is quick in every
-    process that imports `out_dir` as a package on this machine; without it those are that
-    verification calls.
-    jobs: how many processes work at a time; as many as there are cores, if it is left out.
-    kinds: what the modules have of functions that were declared without kinds=, as far as these
-    have it; see `function`.
+    process that imports `out_dir` as a package on this machine; without it only kernels that
+    verification calls are compiled.
+    jobs: the number of processes that work at a time; by default the number of cores.
+    kinds: the kinds of functions that were declared without kinds=, as far as these have them; see
+    `function`.
 
-    Raises DeclarationError for what is no function, functions with one name and names that
-    cannot be a module's, UnsupportedError for unknown targets, BuildError where a file that
-    derivatrix did not write, or a module of another function file, is in the way or the directory
-    cannot be written, VerificationError where a module fails, and what `generate` raises.
+    Raises DeclarationError for arguments that are no functions, functions with one name and names
+    that cannot be a module's, UnsupportedError for unknown targets, BuildError if a file that
+    derivatrix did not write, or a module of another function file, would be overwritten or the
+    directory cannot be written, VerificationError if a module fails, and the errors of `generate`.
     """
-    given = [function.with_kinds(kinds) for function in _functions(functions, "build")]
+    declared = [function.with_kinds(kinds) for function in _functions(functions, "build")]
     directory = _directory(out_dir, "build")
-    work = _work(given, _targets(targets, "build"), "build")
+    work = _work(declared, _targets(targets, "build"), "build")
     with Workers(_jobs(jobs)) as workers:
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
@@ -144,18 +143,16 @@ def build(
         try:
             while result is None:
                 package = package_of(work, modules, directory)
-                if _foreign(directory, package.texts):
-                    with locked(
-                        directory
-                    ):  # a file that another build removes just now is nobody's
-                        _refuse(directory, package.texts)
-                with staging(directory) as place:
+                if _foreign_files(directory, package.texts):
+                    with locked(directory):  # waits for a build that is just replacing files
+                        _require_own_files(directory, package.texts)
+                with staging(directory) as temporary:
                     for name, text in package.texts.items():
-                        (place / name).parent.mkdir(parents=True, exist_ok=True)
-                        (place / name).write_text(text, encoding="utf-8", newline="\n")
-                    standing = _unchanged_reports(directory, package.texts) if verify else {}
-                    reports = steps.verify(place, directory, package, standing) if verify else ()
-                    result = _install(directory, place, package, reports, standing)
+                        (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                        (temporary / name).write_text(text, encoding="utf-8", newline="\n")
+                    reused = _reusable_reports(directory, package.texts) if verify else {}
+                    reports = steps.verify(temporary, directory, package, reused) if verify else ()
+                    result = _install(directory, temporary, package, reports, reused)
         except OSError as error:
             raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
         if warm:
@@ -169,23 +166,23 @@ def check(
     targets: str | Iterable[str] = ("cpu",),
     kinds: Sequence[str] | None = None,
 ) -> list[Difference]:
-    """What `build` would change in `out_dir`, compared byte for byte, files beside the support that
-    derivatrix did not write, and a certificate that does not vouch for the modules; nothing is
-    written.
+    """List the files in `out_dir` that `build` would change, compared byte for byte, files beside
+    the support that derivatrix did not write, and a certificate that does not vouch for the
+    modules. Nothing is written.
 
-    Raises what `build` raises for its arguments, BuildError where a file cannot be read, and what
-    `generate` raises.
+    Raises the errors of `build` for its arguments, BuildError if a file cannot be read, and the
+    errors of `generate`.
     """
-    given = [function.with_kinds(kinds) for function in _functions(functions, "check")]
+    declared = [function.with_kinds(kinds) for function in _functions(functions, "check")]
     directory = _directory(out_dir, "check")
-    work = _work(given, _targets(targets, "check"), "check")
+    work = _work(declared, _targets(targets, "check"), "check")
     with Workers() as workers:
         modules = _Steps(work, 1, workers, None).generate()
     package = package_of(work, modules, directory)
     texts = package.texts
     states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
-    states |= dict.fromkeys(_strangers(directory, texts), "foreign")
-    states |= dict.fromkeys(_leftovers(directory, texts), "extra")
+    states |= dict.fromkeys(_unknown_files(directory, texts), "foreign")
+    states |= dict.fromkeys(_obsolete_files(directory, texts), "extra")
     digests = {module.name: module.digest for module in package.current}
     states |= certificate_states(directory, digests)
     return [Difference(name, state) for name, state in states.items() if state]
@@ -194,14 +191,13 @@ def check(
 def compile(
     function: Function, target: str = "cpu", kinds: Sequence[str] | None = None
 ) -> ModuleType:
-    """The function's generated module, loaded from a file in the cache directory.
+    """Generate a function's module in the cache directory, and load it.
 
-    The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one where
-    that cannot be written, or other users can write to it. The same function gives the same module
-    object again. kinds: what the module has, where the function does not say; see `function`. A
-    module is not verified here: see `derivatrix.verify`. Raises DeclarationError
-    for what is no function, BuildError where the file cannot be written, and what `generate`
-    raises.
+    The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one if that
+    cannot be written or other users can write to it. The same function gives the same module
+    object. kinds: the kinds of a function declared without kinds=; see `function`. The module is
+    not verified: see `derivatrix.verify`. Raises DeclarationError if the argument is no function,
+    BuildError if the file cannot be written, and the errors of `generate`.
     """
     generated = derivation_cache.generate_once(
         require_function(function, "compile").with_kinds(kinds), target
@@ -221,63 +217,63 @@ def compile(
 # Arguments
 
 
-def _functions(functions: Any, place: str) -> list[Function]:
-    """The functions to write modules for, whose names can be those of modules of one package."""
-    single = isinstance(functions, (str, Array)) or not isinstance(functions, Iterable)
-    values = [functions] if single else list(functions)
-    found = require_unique([require_function(value, place) for value in values], place)
-    if not found:
-        raise DeclarationError(f"{place}: no function was given; give at least one")
+def _functions(functions: Any, caller: str) -> list[Function]:
+    """Return the functions as a list, after checking that they can be modules of one package."""
+    is_single = isinstance(functions, (str, Array)) or not isinstance(functions, Iterable)
+    values = [functions] if is_single else list(functions)
+    checked = require_unique([require_function(value, caller) for value in values], caller)
+    if not checked:
+        raise DeclarationError(f"{caller}: no function was given; give at least one")
     names: dict[str, str] = {}
-    for function in found:
-        _require_module_name(function.name, place)
-        other = names.setdefault(function.name.casefold(), function.name)
-        if other != function.name:
+    for function in checked:
+        _require_module_name(function.name, caller)
+        previous = names.setdefault(function.name.casefold(), function.name)
+        if previous != function.name:
             raise DeclarationError(
-                f"{place}: the modules {other} and {function.name} would be one file, at least "
-                "where file names ignore case; give one function another name"
+                f"{caller}: the modules {previous} and {function.name} would be one file, at "
+                "least where file names ignore case; give one function another name"
             )
-    return found
+    return checked
 
 
-def _work(functions: Iterable[Function], targets: Sequence[str], place: str) -> Work:
-    """Each function for each target, one module each."""
+def _work(functions: Iterable[Function], targets: Sequence[str], caller: str) -> Work:
+    """List each function with each target, after checking that all modules have distinct names."""
     work = [(function, target) for function in functions for target in targets]
     names: dict[str, tuple[Function, str]] = {}
     for function, target in work:
         name = module_name(function.name, target)
-        other, for_other = names.setdefault(name.casefold(), (function, target))
-        if (other, for_other) != (function, target):
+        previous = names.setdefault(name.casefold(), (function, target))
+        if previous != (function, target):
             raise DeclarationError(
-                f"{place}: {name} would be the module of {other.name} for {for_other} and of "
-                f"{function.name} for {target}; give one function another name"
+                f"{caller}: {name} would be the module of {previous[0].name} for {previous[1]} "
+                f"and of {function.name} for {target}; give one function another name"
             )
     return work
 
 
-def _require_module_name(name: str, place: str) -> None:
+def _require_module_name(name: str, caller: str) -> None:
     if name.startswith("__") and name.endswith("__"):
         raise DeclarationError(
-            f"{place}: a function cannot be called {name!r}, which means something else to Python "
-            "in a package; choose another name"
+            f"{caller}: a function cannot be called {name!r}, which means something else to "
+            "Python in a package; choose another name"
         )
-    if name in IMPORTED:
+    if name in RESERVED_NAMES:
         raise DeclarationError(
-            f"{place}: a function cannot be called {name!r}: its module would hide the package "
+            f"{caller}: a function cannot be called {name!r}: its module would hide the package "
             f"{name} that generated code imports or needs; choose another name"
         )
 
 
-def _directory(out_dir: object, place: str) -> Path:
-    """The directory to write to, which may not be there yet, but nothing else may be."""
+def _directory(out_dir: object, caller: str) -> Path:
+    """Return the path of the output, after checking that a directory is there or can be made."""
     path = os.fspath(out_dir) if isinstance(out_dir, (str, os.PathLike)) else None
     if not isinstance(path, str):
         raise UnsupportedError(
-            f"{place}: out_dir is {reprlib.repr(out_dir)} (of type {type(out_dir).__name__}); "
+            f"{caller}: out_dir is {reprlib.repr(out_dir)} (of type {type(out_dir).__name__}); "
             "expected the path of a directory, as text or a Path"
         )
     if not path.strip() or "\0" in path:
-        raise BuildError(f"{place}: {path!r} is no path of a directory; '.' is the one you are in")
+        raise BuildError(f"{caller}: {path!r} is no path of a directory; '.' is the one you are in")
     directory = Path(path)
     nearest = next(path for path in upwards(directory) if os.path.lexists(path))
     if not nearest.is_dir():
@@ -285,16 +281,16 @@ def _directory(out_dir: object, place: str) -> Path:
     return directory
 
 
-def _targets(targets: object, place: str) -> list[str]:
+def _targets(targets: object, caller: str) -> list[str]:
     expected = 'expected the name of a target or several, such as ("cpu",)'
     if not isinstance(targets, Iterable):
-        raise UnsupportedError(f"{place}: targets is {reprlib.repr(targets)}; {expected}")
-    found = [targets] if isinstance(targets, str) else list(targets)
-    if not found:
-        raise UnsupportedError(f"{place}: targets is empty; {expected}")
-    for target in found:
-        find_target(target)
-    return list(dict.fromkeys(found))
+        raise UnsupportedError(f"{caller}: targets is {reprlib.repr(targets)}; {expected}")
+    names = dict.fromkeys([targets] if isinstance(targets, str) else targets)
+    if not names:
+        raise UnsupportedError(f"{caller}: targets is empty; {expected}")
+    for name in names:
+        find_target(name)
+    return [*names]
 
 
 def _jobs(jobs: object) -> int | None:
@@ -307,10 +303,10 @@ def _jobs(jobs: object) -> int | None:
 
 
 def _warn_of_length(modules: Iterable[Generated]) -> None:
-    """Warn of modules that have more than LONG_MODULE_LINES."""
+    """Warn of modules with more than MAX_MODULE_LINES."""
     for module in modules:
         lines = module.text.count("\n")
-        if lines > LONG_MODULE_LINES:
+        if lines > MAX_MODULE_LINES:
             seconds = round(lines * COMPILE_SECONDS_PER_LINE, -1)
             warnings.warn(
                 f"{module.name}: the module has {lines:,} lines, and its kernels may take "
@@ -322,7 +318,7 @@ def _warn_of_length(modules: Iterable[Generated]) -> None:
 
 
 class _Steps:
-    """The long parts of a build, with progress: so many `stages` for each piece of `work`."""
+    """The long steps of a build, with progress: `stages` for each function and target of `work`."""
 
     def __init__(
         self, work: Work, stages: int, workers: Workers, progress: Progress | None
@@ -331,70 +327,64 @@ class _Steps:
         self.workers = workers
         self.progress = progress
         self.total = len(work) * stages
-        self.done = 0
+        self.finished = 0
 
     def generate(self) -> list[Generated]:
-        """Return the modules: from the cache, from other processes, or derived in this one."""
+        """Return the modules: from the cache, from worker processes, or derived in this one."""
         modules = [
             derivation_cache.cached_module(function, target) for function, target in self.work
         ]
         missing = [i for i, module in enumerate(modules) if module is None]
-        self.done += len(modules) - len(missing)
-        for i, module in zip(missing, self._generate_elsewhere(missing), strict=True):
-            modules[i] = module
+        self.finished += len(modules) - len(missing)
+        if min(self.workers.jobs, len(missing) // FUNCTIONS_PER_PROCESS) >= 2:
+            work = [self.work[i] for i in missing]
+
+            def announce_running(running: list[int], finished: int) -> None:
+                names = [work[i][0].name for i in running]
+                self._announce(listing(names, "deriving"), finished)
+
+            generated = generate_in_workers(work, self.workers, announce_running)
+            for i, module in zip(missing, generated, strict=True):
+                modules[i] = module
         for i in missing:
             function, target = self.work[i]
-            generated = modules[i]
-            if generated is None:
+            module = modules[i]
+            if module is None:
                 self._announce(f"{function.name}: deriving for {target}", 0)
-                generated = modules[i] = generate(function, target)
-            derivation_cache.keep_module(generated)
-            self.done += 1
+                module = modules[i] = generate(function, target)
+            derivation_cache.keep_module(module)
+            self.finished += 1
         return [module for module in modules if module is not None]
 
-    def _generate_elsewhere(self, places: Sequence[int]) -> list[Generated | None]:
-        """Have other processes generate the modules at `places` of the work, where that is worth
-        their start; None for each module that they did not."""
-        jobs = min(self.workers.jobs, len(places) // FUNCTIONS_PER_PROCESS)
-        work = [self.work[i] for i in places]
-        if jobs < 2:
-            return [None] * len(work)
-
-        def changed(at_work: list[int], done: int) -> None:
-            names = [work[i][0].name for i in at_work]
-            self._announce(listing(names, "deriving"), done)
-
-        return generate_elsewhere(work, self.workers, changed)
-
     def verify(
-        self, staging: Path, directory: Path, package: Package, standing: Mapping[str, Report]
+        self, temporary: Path, directory: Path, package: Package, reused: Mapping[str, Report]
     ) -> tuple[Report, ...]:
-        """The reports, kept as a certificate too: `standing` ones, and those of the modules that
-        have none, which are to go from `staging` to `directory`. Raises VerificationError with
-        every failure."""
-        files = [staging / f"{module.name}.py" for module in package.current]
-        new = [path for path in files if path.stem not in standing]
-        fresh = [module.name not in standing for module in package.modules]
-        for function, _ in itertools.compress(self.work, fresh):
-            require_agreement(function)
+        """Verify the modules without a `reused` report, and write the certificate of all. Their
+        files are to be moved from `temporary` to `directory`. Raises VerificationError with every
+        failure."""
+        files = [temporary / f"{module.name}.py" for module in package.current]
+        unverified = [path for path in files if path.stem not in reused]
+        for (function, _), module in zip(self.work, package.modules, strict=True):
+            if module.name not in reused:
+                require_agreement(function)
         self.total += len(files) - len(self.work)
-        self.done = len(self.work) + len(files) - len(new)
-        found = verify_files(new, self.workers, self._announce, home=directory)
-        self.done += len(new)
-        by_name = {**standing, **{report.function: report for report in found}}
+        self.finished = len(self.work) + len(files) - len(unverified)
+        new = verify_files(unverified, self.workers, self._announce, home=directory)
+        self.finished += len(unverified)
+        by_name = {**reused, **{report.function: report for report in new}}
         reports = tuple(by_name[path.stem] for path in files)
         _require_passed(reports)
-        write_certificate(staging, reports)
+        write_certificate(temporary, reports)
         return reports
 
     def warm(self, directory: Path, modules: Sequence[Generated]) -> None:
-        """Compile all kernels of the modules, for processes to come."""
+        """Compile all kernels of the modules, for later processes."""
         files = [directory / f"{module.name}.py" for module in modules]
         warm_files(files, self.workers, self._announce)
 
-    def _announce(self, text: str, done: int) -> None:
+    def _announce(self, text: str, finished: int) -> None:
         if self.progress is not None:
-            self.progress(text, self.done + done, self.total)
+            self.progress(text, self.finished + finished, self.total)
 
 
 def _require_passed(reports: Iterable[Report]) -> None:
@@ -408,19 +398,19 @@ def _require_passed(reports: Iterable[Report]) -> None:
         raise VerificationError("\n".join([*failures, "Nothing was written."]))
 
 
-# What is in the directory already
+# Files that are in the directory already
 
 
-def _foreign(directory: Path, texts: Iterable[str]) -> list[str]:
-    """The files that are in the way of those to be written, and that derivatrix did not write."""
+def _foreign_files(directory: Path, texts: Iterable[str]) -> list[str]:
+    """List the files that a build would overwrite although derivatrix did not write them."""
     names = [name for name in (*texts, *CERTIFICATE) if os.path.lexists(directory / name)]
     own = own_files(directory, names)
     return [name for name in names if name not in own]
 
 
-def _refuse(directory: Path, texts: Iterable[str]) -> None:
-    """Raise BuildError where a file is in the way."""
-    foreign = ", ".join(_foreign(directory, texts))
+def _require_own_files(directory: Path, texts: Iterable[str]) -> None:
+    """Raise BuildError if a build would overwrite a file that derivatrix did not write."""
+    foreign = ", ".join(_foreign_files(directory, texts))
     if foreign:
         raise BuildError(
             f"{directory}: derivatrix did not write {foreign} and will not overwrite it; move it "
@@ -428,10 +418,10 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
         )
 
 
-def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
-    """The reports of the modules that are in the directory already, letter for letter as their
-    support is, and that its certificate says have passed. Files of the support that are missing are
-    those of new modules, or none has been verified without them."""
+def _reusable_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
+    """Return the certificate's reports of modules that passed, and whose files, and those of their
+    support, are unchanged. A missing support file does not count: modules that need it are new, as
+    none was verified without it."""
     support = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
     if any(_state(directory / name, texts[name].encode()) == "stale" for name in support):
         return {}
@@ -444,19 +434,19 @@ def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, R
     }
 
 
-def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
-    """The files of an earlier build that no function belongs to any more."""
+def _obsolete_files(directory: Path, texts: Iterable[str]) -> list[str]:
+    """List the files of an earlier build that no function belongs to any more."""
     modules = [f"{name}.py" for name in published(directory)]
-    beside = [name for module in modules for name in (f"_formulas/{module}", f"{module}i")]
+    beside = [name for module in modules for name in (f"{FORMULAS}/{module}", f"{module}i")]
     beside = [name for name in beside if (directory / name).exists()]
     old = [*modules, *beside, *support_files(directory)]
     own = own_files(directory, old)
     return [name for name in old if name in own and name not in set(texts)]
 
 
-def _strangers(directory: Path, texts: Container[str]) -> list[str]:
-    """The files in the folders of the support and the formulas that belong to no module. What
-    Python and Numba keep beside them is theirs."""
+def _unknown_files(directory: Path, texts: Container[str]) -> list[str]:
+    """List the files in the folders of support and formulas that belong to no module, without the
+    `__pycache__` of Python and Numba."""
     paths = [path for folder in (FOLDER, FORMULAS) for path in (directory / folder).rglob("*")]
     names = [
         path.relative_to(directory).as_posix()
@@ -467,7 +457,7 @@ def _strangers(directory: Path, texts: Container[str]) -> list[str]:
 
 
 def _state(path: Path, contents: bytes) -> str:
-    """How a file differs from what it should hold: "missing", "stale", or "" if it does not."""
+    """Compare a file with its expected contents: "missing", "stale", or "" if they are equal."""
     if not path.is_file():
         return "missing"
     try:
@@ -478,72 +468,72 @@ def _state(path: Path, contents: bytes) -> str:
 
 def _install(
     directory: Path,
-    place: Path,
+    temporary: Path,
     package: Package,
     reports: tuple[Report, ...],
-    standing: Container[str],
+    reused: Container[str],
 ) -> BuildResult | None:
-    """Put the staged files in place, those that differ; None where another build has changed the
-    modules to be kept meanwhile. While several files change, and after a build that ended
-    meanwhile, no module of the package can be imported. All that takes space is made before the
-    first of them changes: a disk that is full leaves the package as it was."""
-    fresh = [*package.texts]
+    """Move the staged files that differ into place; None if another build has changed the modules
+    to be kept meanwhile. While several files change, and if the build is killed then, no module of
+    the package can be imported. Directories and temporary files are made before the first change,
+    so that a full disk leaves the package as it was."""
+    files = [*package.texts]
     names = [module.name for module in package.modules]
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
-        _refuse(directory, fresh)  # again: verification took its time
+        _require_own_files(directory, files)  # again: verification took its time
         if kept_modules(directory, names, package.own) != package.kept:
             return None
-        removed = _leftovers(directory, fresh)
+        removed = _obsolete_files(directory, files)
         if reports:
-            fresh += CERTIFICATE
+            files += CERTIFICATE
         else:
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
-        written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
+        contents = {name: (temporary / name).read_bytes() for name in files}
+        written = [name for name, data in contents.items() if _state(directory / name, data)]
         moved = [name for name in written if name != SUPPORT]
-        code = _compiled_in(place)
-        for name in (*moved, *code, SUPPORT):
+        machine_code = _machine_code_files(temporary)
+        for name in (*moved, *machine_code, SUPPORT):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
-            mark = _unfinished(directory, place, package.texts)
-            os.replace(mark, directory / SUPPORT)
-            moved.append(SUPPORT)  # which ends it
-        for name in removed:  # before the rest: their names may differ in case only
+            _disable(directory, temporary, package.texts)
+            moved.append(SUPPORT)  # makes the package importable again, so it is the last
+        for name in removed:  # before the moves: their names may differ in case only
             (directory / name).unlink()
         for name in moved:
-            os.replace(place / name, directory / name)
-            _forget_code(directory / name)
-        for name in code:
+            os.replace(temporary / name, directory / name)
+            _remove_cached_code(directory / name)
+        for name in machine_code:
             with suppress(OSError):  # a kernel without it is compiled at its first call
-                os.replace(place / name, directory / name)
+                os.replace(temporary / name, directory / name)
     names += [module.name for module in package.kept]
-    verified = tuple(report.function for report in reports if report.function not in standing)
+    verified = tuple(report.function for report in reports if report.function not in reused)
     outdated = tuple(module.name for module in package.kept if not is_current(module))
     return BuildResult(
         directory, tuple(names), tuple(written), tuple(removed), reports, verified, outdated
     )
 
 
-def _compiled_in(place: Path) -> list[str]:
-    """The files with what Numba compiled for devices, and where the user has no folder for it, the
-    index of a function's code after that."""
-    found = [path for path in sorted(place.rglob("*.nb[ci]")) if HOME not in path.name]
-    return [os.fspath(path.relative_to(place)) for path in found]
+def _machine_code_files(temporary: Path) -> list[str]:
+    """List Numba's cache files for devices, and those that it writes beside a module for a user
+    without a cache directory; each index comes after its code."""
+    paths = [path for path in sorted(temporary.rglob("*.nb[ci]")) if HOME not in path.name]
+    return [os.fspath(path.relative_to(temporary)) for path in paths]
 
 
-def _forget_code(path: Path) -> None:
-    """Remove Python's bytecode of a file and Numba's code. Python knows that bytecode is of another
-    source by its second and size, which may be those of a file that was written just before."""
-    for kind in ("pyc", "nbi", "nbc"):
-        for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.{kind}"):
-            old.unlink(missing_ok=True)
+def _remove_cached_code(path: Path) -> None:
+    """Remove Python's bytecode and Numba's code of a file. Python compares only the second and size
+    of a source with its bytecode, and a file written just before may have the same."""
+    for suffix in ("pyc", "nbi", "nbc"):
+        for cached in (path.parent / "__pycache__").glob(f"{path.stem}.*.{suffix}"):
+            cached.unlink(missing_ok=True)
 
 
-def _unfinished(directory: Path, place: Path, texts: Mapping[str, str]) -> Path:
-    """A file in the place of the support's own, with the list of its files as they were and are to
-    be: with it no module of the package can be imported."""
+def _disable(directory: Path, temporary: Path, texts: Mapping[str, str]) -> None:
+    """Replace the support's `__init__.py` by one with which no module of the package can be
+    imported. It lists old and new support files, so that a later build knows them."""
     new = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
-    listed = {name.removeprefix(f"{FOLDER}/") for name in (*support_files(directory), *new)}
-    mark = place / "unfinished.py"
-    mark.write_text(unfinished_text(listed), encoding="utf-8", newline="\n")
-    return mark
+    files = {name.removeprefix(f"{FOLDER}/") for name in (*support_files(directory), *new)}
+    unfinished = temporary / "unfinished.py"
+    unfinished.write_text(unfinished_text(files), encoding="utf-8", newline="\n")
+    os.replace(unfinished, directory / SUPPORT)

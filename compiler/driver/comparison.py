@@ -1,9 +1,9 @@
-"""Before a build is verified: two values of each declaration that have nothing in common.
+"""Checks of declarations before their modules are verified.
 
-One is that of the module's DECLARATION, the text with which verification compares the module; the
-other that of the interpreter of the intermediate representation, sample by sample. A derivative
-that is declared as a function of its own (`Function.derivative`) is compared with differences of
-the function that it comes from. And what is known of the structure of its parts is looked at.
+The module's DECLARATION, the text with which verification compares the module, must have the value
+that the interpreter of the intermediate representation computes independently, sample by sample. A
+derivative declared as a function (`Function.derivative`) must agree with differences of the
+original function, and structural facts about subexpressions must hold for their values.
 """
 
 from __future__ import annotations
@@ -28,57 +28,56 @@ from derivatrix.runtime.reference import OutOfDomain, Text
 
 Array = np.ndarray
 
-SIZE_CHOICES = 2
-"""At how many choices of sizes the values are compared."""
-ATTEMPTS = 12
-"""How many points are drawn at each of them, until one is in the domain."""
-DIFFERENCE_TOLERANCE = 1e-5
-"""How accurate differences must be, in parts of the largest entry."""
+MAX_ASSIGNMENTS = 2
+"""Most assignments of sizes at which values are compared."""
+MAX_DRAWN_POINTS = 12
+"""Most points drawn for each of them, until one is in the domain."""
+MAX_DIFFERENCE_ERROR = 1e-5
+"""Largest error of differences that are compared with, relative to the largest entry."""
 PERTURBATION = 1e-10
-"""By which part of themselves inputs are changed, to see whether a value depends on rounding."""
+"""Relative perturbation of the inputs, which shows whether a value depends on rounding."""
 VALUE_TOLERANCE = 1e-7
-"""How far apart values may be, in parts of the largest entry: two ways to compute them, not one."""
+"""Allowed difference of two values, relative to the largest entry: both have rounding errors."""
 
 
 def require_agreement(function: Function) -> None:
-    """Raise VerificationError where the declaration's text, or what a derivative comes from, has
-    another value than the declared expression."""
+    """Raise VerificationError if the declaration's text disagrees with the declared expression, or
+    a declared derivative with differences of the original function."""
     interface = _interface(function)
     points = []
-    for point, declared, expected in islice(_points(function, interface), SIZE_CHOICES):
+    for point, declared, expected in islice(_points(function, interface), MAX_ASSIGNMENTS):
         names = "the text of the declaration", "the interpreter's value"
         _require_close(function, point, names, declared, expected)
         _require_facts(function, point)
         points.append(point)
-    before, name = function.origin
-    while before is not None:
-        found = [_is_derivative(function, before, name, interface, point) for point in points]
-        if not any(found):
+    original, name = function.origin
+    while original is not None:
+        accurate = [_is_derivative(function, original, name, interface, point) for point in points]
+        if not any(accurate):
             raise VerificationError(
-                f"{function.name}: no point was found where differences of {before.name} by {name} "
-                "are accurate; give the inputs a structure or domain"
+                f"{function.name}: no point was found where differences of {original.name} by "
+                f"{name} are accurate; give the inputs a structure or domain"
             )
-        function, (before, name) = before, before.origin
+        function, (original, name) = original, original.origin
 
 
 def _require_facts(function: Function, point: Point) -> None:
-    """Compare what is known of the parts of the declared expression, by which it may have been
-    made (as by `funm`), with their values at one sample."""
+    """Raise VerificationError if a structural fact of a subexpression does not hold at one sample.
+    Rules of the compiler, and functions such as `funm`, rely on these facts."""
     nodes = [node for node in topological([function.expression]) if facts(node)]
     with np.errstate(all="ignore"):
         arrays = evaluate_all(nodes, _sample(function, point.values, 0), point.sizes)
     for node, array in zip(nodes, arrays, strict=True):
         for fact in sorted(facts(node) & set(RESIDUALS)):
-            apart = float(np.abs(RESIDUALS[fact](array)).max(initial=0.0))
-            if apart > VALUE_TOLERANCE * np.abs(array).max(initial=1.0):
+            residual = float(np.abs(RESIDUALS[fact](array)).max(initial=0.0))
+            if residual > VALUE_TOLERANCE * np.abs(array).max(initial=1.0):
                 raise VerificationError(
                     f"{function.name}: {operand_text(node)} is not {fact}, as the compiler's facts "
-                    f"say: it is {apart:.3g} off ({point.label})"
+                    f"say: it is {residual:.3g} off ({point.label})"
                 )
 
 
-def _negative(array: Array) -> Array:
-    """The eigenvalues that are negative."""
+def _negative_eigenvalues(array: Array) -> Array:
     return np.minimum(np.linalg.eigvalsh(array), 0.0)
 
 
@@ -88,36 +87,36 @@ RESIDUALS = {
     "upper": lambda array: np.tril(array, -1),
     "diagonal": lambda array: array * (1 - np.eye(array.shape[-1])),
     "orthogonal": lambda array: array.mT @ array - np.eye(array.shape[-1]),
-    "psd": _negative,
-    "spd": _negative,
+    "psd": _negative_eigenvalues,
+    "spd": _negative_eigenvalues,
 }
-"""For each fact, what is zero where it holds."""
+"""A function for each fact, whose value is zero if the fact holds."""
 
 
 def _is_derivative(
-    function: Function, before: Function, name: str, interface: ModuleInterface, point: Point
+    function: Function, original: Function, name: str, interface: ModuleInterface, point: Point
 ) -> bool:
-    """Whether `function` is the derivative of `before`, by differences at one sample; False where
-    these are not accurate. Raises VerificationError where it is not."""
+    """Compare `function`, the derivative of `original` by an input, with differences at one sample;
+    False if these are inaccurate. Raises VerificationError if they disagree."""
     values = _sample(function, point.values, 0)
     tangent = _sample(function, point.tangents, 0)[name]
     step = sampling.tangential(interface.input(name).structure, values[name], tangent)
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
         moved = {**values, name: np.asarray(values[name] + distance * step)}
-        return (_interpreted(before.expression, moved, point),)
+        return (_interpret(original.expression, moved, point),)
 
     try:
         (estimate,) = differentiate(line, line(0.0), float(np.linalg.norm(step)))
-        derivative = _interpreted(function.expression, values, point)
+        derivative = _interpret(function.expression, values, point)
     except OutOfDomain:
         return False
     error = float(estimate.error.max(initial=0.0))
-    if error > DIFFERENCE_TOLERANCE * np.abs(estimate.derivative).max(initial=1.0):
+    if error > MAX_DIFFERENCE_ERROR * np.abs(estimate.derivative).max(initial=1.0):
         return False
-    names = f"differences of {before.name} by {name}", "the derivative"
-    along = np.tensordot(derivative, step, step.ndim)
-    _require_close(function, point, names, estimate.derivative, along, 10 * error)
+    names = f"differences of {original.name} by {name}", "the derivative"
+    jvp = np.tensordot(derivative, step, step.ndim)
+    _require_close(function, point, names, estimate.derivative, jvp, 10 * error)
     return True
 
 
@@ -125,17 +124,17 @@ def _require_close(
     function: Function,
     point: Point,
     names: tuple[str, str],
-    one: np.ndarray,
-    other: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
     error: float = 0.0,
 ) -> None:
-    apart = float(np.abs(one - other).max(initial=0.0))
-    size = float(np.abs(one).max(initial=0.0))
-    if not apart <= error + VALUE_TOLERANCE * max(size, 1.0):
+    difference = float(np.abs(left - right).max(initial=0.0))
+    size = float(np.abs(left).max(initial=0.0))
+    if not difference <= error + VALUE_TOLERANCE * max(size, 1.0):
         raise VerificationError(
-            f"{function.name}: {names[0]} and {names[1]} differ by {apart:.3g} where the largest "
-            f"entry is {size:.3g} ({point.label}); a rule of the compiler, or of an operation of "
-            "your own, is wrong"
+            f"{function.name}: {names[0]} and {names[1]} differ by {difference:.3g} where the "
+            f"largest entry is {size:.3g} ({point.label}); a rule of the compiler, or of an "
+            "operation of your own, is wrong"
         )
 
 
@@ -147,11 +146,11 @@ def _interface(function: Function) -> ModuleInterface:
 
 
 def _points(function: Function, interface: ModuleInterface) -> Iterator[tuple[Point, Array, Array]]:
-    """Points in the domain, one at each of some choices of sizes, with the text's value and the
-    interpreter's."""
+    """Yield one point in the domain for each assignment of sizes that has one, with the value of
+    the text and that of the interpreter."""
     for number, sizes in enumerate(sampling.assignments(interface, {})):
         random = np.random.default_rng([0, number])
-        for point in islice(sampling.draws(interface, sizes, random), ATTEMPTS):
+        for point in islice(sampling.draws(interface, sizes, random), MAX_DRAWN_POINTS):
             try:
                 declared = _declared_value(interface, Text(function.declaration), point)
                 expected = _interpreter_value(function, point.values, point)
@@ -162,25 +161,23 @@ def _points(function: Function, interface: ModuleInterface) -> Iterator[tuple[Po
 
 
 def _declared_value(interface: ModuleInterface, text: Text, point: Point) -> Array:
-    """The text's value at a point; OutOfDomain where rounding errors would be a part of it."""
+    """Evaluate the text at a point; raises OutOfDomain if the value depends on rounding."""
     shape = interface.shape("value", "", point.sizes)
     value = text({**point.sizes, **point.values}, shape)
     moved = {name: np.asarray(array * (1 + PERTURBATION)) for name, array in point.values.items()}
-    apart = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)
-    if apart > VALUE_TOLERANCE * np.abs(value).max(initial=1.0):
+    change = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)
+    if change > VALUE_TOLERANCE * np.abs(value).max(initial=1.0):
         raise OutOfDomain("the value is not determined by the point")
     return value
 
 
 def _interpreter_value(function: Function, values: Arrays, point: Point) -> np.ndarray:
-    """The interpreter's value, one sample after the other."""
-    if not function.batch:
-        return _interpreted(function.expression, values, point)
-    samples = range(point.sizes["batch"])
+    """Interpret the declared expression, one sample after the other."""
     expression = function.expression
-    return np.stack(
-        [_interpreted(expression, _sample(function, values, i), point) for i in samples]
-    )
+    if not function.batch:
+        return _interpret(expression, values, point)
+    samples = (_sample(function, values, i) for i in range(point.sizes["batch"]))
+    return np.stack([_interpret(expression, sample, point) for sample in samples])
 
 
 def _sample(function: Function, values: Arrays, number: int) -> Arrays:
@@ -189,7 +186,7 @@ def _sample(function: Function, values: Arrays, number: int) -> Arrays:
     }
 
 
-def _interpreted(node: Node, values: Arrays, point: Point) -> np.ndarray:
+def _interpret(node: Node, values: Arrays, point: Point) -> np.ndarray:
     try:
         with np.errstate(all="ignore"):
             value = evaluate(node, values, point.sizes)

@@ -1,5 +1,4 @@
-"""The files of a package: the modules of a build, and those of other function files, which it
-keeps."""
+"""The files of a package: the modules of a build, and the kept ones of other function files."""
 
 from __future__ import annotations
 
@@ -53,9 +52,10 @@ else:
 
 @dataclass(frozen=True)
 class Package:
-    """The modules of a package: those of a build, then `kept` ones, of other function files.
-    own: the files of the build ("" for none); sources: the file that a module comes from, of those
-    that come from one."""
+    """The modules of a package: those of a build, and `kept` ones of other function files.
+
+    own: the function files of the build, "" for functions of no file. sources: the function file of
+    each module that has one."""
 
     modules: list[Generated]
     kept: list[Generated]
@@ -69,13 +69,13 @@ class Package:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The text of each file of the package, those of the support first, its own last."""
+        """The text of each file of the package, those of the support first, `__init__.py` last."""
         modules = [*self.modules, *self.kept]
         support = support_texts(file for module in modules for file in module.support)
         texts = {name: text for module in modules for name, text in module.texts.items()}
-        return {**support, **texts, TYPED: _TYPED_TEXT, PACKAGE: self._own_text()}
+        return {**support, **texts, TYPED: _TYPED_TEXT, PACKAGE: self._init_text()}
 
-    def _own_text(self) -> str:
+    def _init_text(self) -> str:
         names = sorted(module.name for module in (*self.modules, *self.kept))
         summary = f"{len(names)} module{'s' if len(names) != 1 else ''}"
         sources = "".join(
@@ -92,38 +92,38 @@ class Package:
 
 
 def package_of(work: Work, modules: list[Generated], directory: Path) -> Package:
-    """The package that a build leaves in a directory, as that is now."""
-    places = [_source_name(function, directory) for function, _ in work]
+    """Make the package that a build leaves in a directory, given the present files there."""
+    own = [_source_name(function, directory) for function, _ in work]
     names = [module.name for module in modules]
-    kept = kept_modules(directory, names, places)
+    kept = kept_modules(directory, names, own)
     recorded = recorded_sources(directory)
-    sources = {each.name: recorded[each.name] for each in kept if each.name in recorded}
-    sources |= {name: place for name, place in zip(names, places, strict=True) if place}
-    return Package(modules, kept, places, sources)
+    sources = {m.name: recorded[m.name] for m in kept if m.name in recorded}
+    sources |= {name: source for name, source in zip(names, own, strict=True) if source}
+    return Package(modules, kept, own, sources)
 
 
 def _source_name(function: Function, directory: Path) -> str:
-    """The function file as the package in a directory records it: relative to the directory, so
-    that it is the same wherever both lie, and by its name alone where they have nothing to do with
-    each other; "" for none."""
+    """Return the function file as the package records it: relative to the directory if both are in
+    one project or one is in the other's folder, so that the record does not depend on where they
+    lie; otherwise its name; "" for no file."""
     if not os.path.isabs(function.source):
         return function.source
-    file, place = Path(function.source), directory.resolve()
+    file, package = Path(function.source), directory.resolve()
     try:
-        common = Path(os.path.commonpath([file, place]))
+        common = Path(os.path.commonpath([file, package]))
     except ValueError:  # on different drives
         return file.name
-    above = (common, *common.parents)
-    if common in (file.parent, place.parent) or any((p / "pyproject.toml").exists() for p in above):
-        return Path(os.path.relpath(file, place)).as_posix()
+    is_in_project = any((p / "pyproject.toml").exists() for p in (common, *common.parents))
+    if is_in_project or common in (file.parent, package.parent):
+        return Path(os.path.relpath(file, package)).as_posix()
     return file.name
 
 
 def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) -> list[Generated]:
-    """The modules in a package that a build of modules called `names`, from `sources`, keeps: those
-    of other sources, as they are.
+    """Read the modules of other function files, which a build of modules called `names` from
+    `sources` keeps in a package.
 
-    Raises BuildError where one of another function file, which is still there, has such a name."""
+    Raises BuildError if one of another function file, which still exists, has such a name."""
     recorded, own = recorded_sources(directory), {*sources}
     new = {name.casefold() for name in names}
     listed = published(directory)
@@ -138,16 +138,15 @@ def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) 
     listed = [name for name in listed if name.casefold() not in new]
     others = [name for name in listed if recorded.get(name, "") not in own]
     files = own_files(directory, [f"{name}.py" for name in others])
-    return [_as_it_is(directory, name) for name in others if f"{name}.py" in files]
+    return [_read_module(directory, name) for name in others if f"{name}.py" in files]
 
 
 def is_current(module: Generated) -> bool:
-    """Whether a module was built with this version's support, without which it cannot be
-    imported."""
+    """Whether a module was built with this version's support; others cannot be imported."""
     return assigned(module.text.encode()).get("SUPPORT") == support_digest()
 
 
-def _as_it_is(directory: Path, name: str) -> Generated:
+def _read_module(directory: Path, name: str) -> Generated:
     def read(file: str) -> str:
         return (directory / file).read_bytes().decode()
 
@@ -160,14 +159,15 @@ def _as_it_is(directory: Path, name: str) -> Generated:
             f"file, cannot be read ({error}); build that file again, or remove {name}.py"
         ) from error
     digest = str(assigned(text.encode()).get("DIGEST", ""))
-    made = Generated(name, text, digest, (), formulas, types)
-    return replace(made, support=_support(text)) if is_current(made) else made
+    module = Generated(name, text, digest, (), formulas, types)
+    return replace(module, support=_imported_support(text)) if is_current(module) else module
 
 
-def _support(text: str) -> tuple[str, ...]:
-    """The files of the support that a module needs."""
-    imports = [each for each in ast.parse(text.encode()).body if isinstance(each, ast.ImportFrom)]
-    origins = [each.module or "" for each in imports if each.level == 1]
+def _imported_support(text: str) -> tuple[str, ...]:
+    """List the files of the support that a module needs."""
+    statements = ast.parse(text.encode()).body
+    imports = [node for node in statements if isinstance(node, ast.ImportFrom) and node.level == 1]
+    origins = [node.module for node in imports if node.module]
     return support_files(
         origin.removeprefix(f"{FOLDER}.") for origin in origins if origin.startswith(f"{FOLDER}.")
     )

@@ -1,4 +1,4 @@
-"""The way of a function through the stages: declare, lower, differentiate, simplify, plan, emit."""
+"""The stages of the compiler in order: declare, lower, differentiate, simplify, plan, emit."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ from derivatrix.runtime.errors import DeclarationError
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated module: its name (the file's stem), its text, its digest, the files of the
-    support that it needs, as "cpu/blas.py", and the texts of the files with its formulas and with
-    its types."""
+    """A generated module. name: the stem of its file. support: the support files that it needs, as
+    "cpu/blas.py". formulas, types: the texts of the files with these."""
 
     name: str
     text: str
@@ -54,7 +53,7 @@ class Generated:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Its files, as they are in a generated package."""
+        """The text of each of its files, by the path in a generated package."""
         return {
             f"_formulas/{self.name}.py": self.formulas,
             f"{self.name}.py": self.text,
@@ -63,8 +62,8 @@ class Generated:
 
 
 def generate(function: Function, target: str = "cpu") -> Generated:
-    """The module for `function`. Raises UnsupportedError for an unknown target, and for what has
-    no kernel for it."""
+    """Generate the module of a function. Raises UnsupportedError for an unknown target, and for an
+    operation without a kernel for it."""
     name = module_name(function.name, target)
     with stated_depth(function.name):
         module = describe(function, target)
@@ -75,28 +74,28 @@ def generate(function: Function, target: str = "cpu") -> Generated:
 
 
 def module_name(name: str, target: str) -> str:
-    """The name of a function's module for a target: square, square_cuda."""
+    """Return the name of a function's module for a target: square, square_cuda."""
     return name + find_target(target).suffix
 
 
 def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Plan:
-    """The steps of the kernel that computes one kind of derivative."""
+    """Plan the kernel that computes one kind of derivative."""
     arguments, results = derivatives.kernel(kind)
-    single = len(results) == 1
-    names = output_names(results)
-    outputs = [("out" if single else names[key], node) for key, node in results.items()]
+    names = output_names(results) if len(results) > 1 else dict.fromkeys(results, "out")
+    outputs = [(names[key], node) for key, node in results.items()]
     return find_target(target).plan(f"{kind}_kernel", arguments, outputs)
 
 
-def operator_plan(derivatives: Derivatives, found: Structured) -> Plan:
-    """The steps of the kernel that computes what the operators are made of."""
-    arguments, _ = derivatives.kernel(found.kind)
-    return threaded_plan(f"{found.kind}_parts_kernel", arguments, list(found.computed.items()))
+def operator_plan(derivatives: Derivatives, operators: Structured) -> Plan:
+    """Plan the kernel that computes the arrays of the operators."""
+    kind = operators.kind
+    arguments, _ = derivatives.kernel(kind)
+    return threaded_plan(f"{kind}_parts_kernel", arguments, list(operators.computed.items()))
 
 
 def output_names(keys: Iterable[Key]) -> dict[Key, str]:
-    """The names of a kernel's output arrays, where it has several: out_value, out_X, out_X_y; with
-    underscores behind one that another has, as where an input is called `value`."""
+    """Name the output arrays of a kernel that has several: out_value, out_X, out_X_y; underscores
+    make a name distinct, as for an input called `value`."""
     names: dict[Key, str] = {}
     for key in keys:
         name = "_".join(["out", *key]) if key else "out_value"
@@ -107,7 +106,7 @@ def output_names(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def describe(function: Function, target: str = "cpu") -> ModuleDescription:
-    """What the module holds, before it becomes text."""
+    """Describe the contents of a module, from which a target makes its text."""
     derivatives = function.derivatives
     functions = [
         FunctionDescription(
@@ -139,13 +138,13 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
 
 
 def _equations(derivatives: Derivatives, kind: str) -> tuple[str, ...]:
-    """The formulas of one kind, with their left-hand sides."""
+    """List the formulas of one kind, with their left-hand sides."""
     kinds = ("value", "gradient") if kind == "value_and_gradient" else (kind,)
-    return tuple(line for each in kinds for line in derivatives.equation_lines(each))
+    return tuple(line for kind in kinds for line in derivatives.equation_lines(kind))
 
 
 def interface(function: Function) -> dict[str, object]:
-    """What a module says of its function's inputs and output."""
+    """Return the constants of a module that describe its function's inputs and output."""
     return {
         "INPUTS": tuple(_input(function, leaf) for leaf in function.inputs),
         "OUTPUT": {
@@ -159,23 +158,24 @@ def interface(function: Function) -> dict[str, object]:
 
 
 def _operator(derivatives: Derivatives) -> OperatorDescription:
-    """The function that returns the Jacobian's or the Hessian's operators."""
-    found = structured(derivatives)
-    name = f"{found.kind}_operator"
-    result = _named(_result(derivatives, found.kind), "operator")
-    function = FunctionDescription(name, (), operator_plan(derivatives, found), result)
-    return OperatorDescription(function, found)
+    """Describe the function that returns the Jacobian's or the Hessian's operators."""
+    operators = structured(derivatives)
+    kind = operators.kind
+    result = _with_prefix(_result(derivatives, kind), "operator")
+    plan = operator_plan(derivatives, operators)
+    function = FunctionDescription(f"{kind}_operator", (), plan, result)
+    return OperatorDescription(function, operators)
 
 
-def _named(result: Result, prefix: str) -> Result:
-    """A result of other outputs: with this in place of their "out"."""
+def _with_prefix(result: Result, prefix: str) -> Result:
+    """Replace the prefix "out" in the names of a result."""
     if isinstance(result, str):
         return prefix + result.removeprefix("out")
-    return tuple((name, _named(part, prefix)) for name, part in result)
+    return tuple((name, _with_prefix(part, prefix)) for name, part in result)
 
 
 def _result(derivatives: Derivatives, kind: str) -> Result:
-    """How a public function returns the kernel's outputs."""
+    """Nest the names of a kernel's outputs as the public function returns them."""
     names = derivatives.function.wrt
     if kind != "value_and_gradient" and (len(names) == 1 or kind in ("value", "jvp")):
         return "out"
@@ -184,11 +184,11 @@ def _result(derivatives: Derivatives, kind: str) -> Result:
         return tuple(
             (row, tuple((column, outputs[row, column]) for column in names)) for row in names
         )
-    several: Result = tuple((name, outputs[(name,)]) for name in names)
+    by_input: Result = tuple((name, outputs[(name,)]) for name in names)
     if kind == "value_and_gradient":
-        gradient = several if len(names) > 1 else outputs[(names[0],)]
+        gradient = by_input if len(names) > 1 else outputs[(names[0],)]
         return (("value", outputs[()]), ("gradient", gradient))
-    return several
+    return by_input
 
 
 def _input(function: Function, leaf: Leaf) -> dict[str, object]:
@@ -203,18 +203,16 @@ def _input(function: Function, leaf: Leaf) -> dict[str, object]:
 
 
 def _shown_kinds(function: Function) -> list[str]:
-    """The kinds whose formulas a module shows: those of the value and the gradient for both."""
-    offered = {*function.kinds}
-    if "value_and_gradient" in offered:
-        offered = offered - {"value_and_gradient"} | {"gradient"}
-    return [kind for kind in function.derivatives.kinds if kind in offered]
+    """List the kinds with formulas in a module: the gradient for `value_and_gradient`."""
+    kinds = {"gradient" if kind == "value_and_gradient" else kind for kind in function.kinds}
+    return [kind for kind in function.derivatives.kinds if kind in kinds]
 
 
 def _formulas(
     derivatives: Derivatives, kinds: Sequence[str]
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Kind -> inputs ("" for a value, "A, b" for a block of a Hessian) -> style -> formula; not the
-    vec styles, which not all derivatives have."""
+    """Map kinds to keys ("" for a value, "A, b" for a block of a Hessian) to styles to formulas,
+    without the vec styles, which not all derivatives have."""
     return {
         kind: {
             ", ".join(key): {
@@ -228,7 +226,7 @@ def _formulas(
     }
 
 
-def _docstring(function: Function, target: str, found: Structured | None) -> str:
+def _docstring(function: Function, target: str, operators: Structured | None) -> str:
     derivatives = function.derivatives
     lines = [
         f"Generated by derivatrix {__version__} from the declaration of `{function.name}`"
@@ -245,8 +243,8 @@ def _docstring(function: Function, target: str, found: Structured | None) -> str
         lines.append(f"- {leaf.name}: shape {shape_text(leaf.shape)}{structure}{batch}")
     lines += ["", "Formulas" + (", for one sample" if function.batch else "")]
     lines += [f"- {line}" for line in derivatives.equations(kinds=_shown_kinds(function))]
-    if found is not None:
-        lines += ["", "Operators", *(f"- {line}" for line in found.lines())]
+    if operators is not None:
+        lines += ["", "Operators", *(f"- {line}" for line in operators.lines())]
     lines += ["", "Conventions", *(f"- {line}" for line in _conventions(function, target))]
     return "\n".join(lines) + "\n"
 
@@ -258,12 +256,12 @@ def _conventions(function: Function, target: str) -> list[str]:
         "array); they are new arrays unless `out` is given",
         *find_target(target).conventions,
     ]
-    structured = [
+    projected = [
         f"{leaf.name} ({leaf.structure})" for leaf in function.inputs if leaf.structure in PROJECTED
     ]
-    if structured:
+    if projected:
         lines.append(
-            f"derivatives by {', '.join(structured)} are projected on the structure: symmetric "
+            f"derivatives by {', '.join(projected)} are projected on the structure: symmetric "
             "part, triangle, diagonal, or what is tangential to orthogonal matrices"
         )
         lines.append("an input with a structure is taken to have it; that is not checked")
@@ -276,11 +274,12 @@ def _conventions(function: Function, target: str) -> list[str]:
 
 
 def digest(function: Function, target: str = "cpu") -> str:
-    """What the module's text depends on: the declaration, the target and this compiler."""
+    """Compute a digest of all that the module's text depends on: the declaration, the target and
+    this compiler."""
     parts = (
         __version__,
         target,
-        _toolchain(),
+        _compiler_digest(),
         function.name,
         function.inputs,
         function.expression,
@@ -292,8 +291,8 @@ def digest(function: Function, target: str = "cpu") -> str:
 
 
 @cache
-def _toolchain() -> str:
-    """A digest of the compiler's own files and the templates."""
+def _compiler_digest() -> str:
+    """Compute a digest of the files of the compiler and the templates."""
     state = hashlib.blake2b(digest_size=16)
     for package in ("derivatrix.compiler", "derivatrix.templates"):
         for name, text in sorted(_sources(resources.files(package), package)):
@@ -303,13 +302,13 @@ def _toolchain() -> str:
 
 
 def _sources(folder: Traversable, name: str) -> list[tuple[str, bytes]]:
-    found = []
+    sources = []
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.name.startswith((".", "__")):
-            found += _sources(entry, f"{name}/{entry.name}")
+            sources += _sources(entry, f"{name}/{entry.name}")
         elif entry.name.endswith((".py", ".jinja")):
-            found.append((f"{name}/{entry.name}", entry.read_bytes()))
-    return found
+            sources.append((f"{name}/{entry.name}", entry.read_bytes()))
+    return sources
 
 
 def _dump_declare(function: Function, target: str) -> str:
@@ -346,7 +345,7 @@ def _dump_plan(function: Function, target: str) -> str:
     plans = [kernel_plan(derivatives, kind, target) for kind in function.kinds]
     if function.operator and find_target(target).operators:
         plans.append(operator_plan(derivatives, structured(derivatives)))
-    return "\n\n".join(str(each) for each in plans if each.outputs)
+    return "\n\n".join(str(plan) for plan in plans if plan.outputs)
 
 
 _DUMPS: Mapping[str, Callable[[Function, str], str]] = {
@@ -362,7 +361,7 @@ STAGES = tuple(_DUMPS)
 
 
 def dump(function: Function, stage: str, target: str = "cpu") -> str:
-    """What a stage makes of `function`, as text. Raises DeclarationError for an unknown stage."""
+    """Print the result of a stage for a function. Raises DeclarationError for an unknown stage."""
     if not isinstance(stage, str) or stage not in _DUMPS:
         raise DeclarationError(f"there is no stage {shown(stage)}; choose from {', '.join(STAGES)}")
     find_target(target)

@@ -1,4 +1,4 @@
-"""What a project's pyproject.toml says of its generated package, in the table [tool.derivatrix]."""
+"""Settings of a generated package: the table [tool.derivatrix] in a project's pyproject.toml."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ EXAMPLE = '`functions = ["src/model/functions.py"]` and `output = "src/model/gen
 
 @dataclass(frozen=True)
 class Project:
-    """A table [tool.derivatrix]. root: the folder of the pyproject.toml; functions: the function
-    files, or single functions in them as in "functions.py:square"; output: the directory of the
-    generated package; both as they are written, relative to the root; kinds: what its modules have
-    of functions that do not say, () for all."""
+    """A table [tool.derivatrix].
+
+    root: the folder of the pyproject.toml. functions: function files, or single functions in them
+    as in "functions.py:square". output: the directory of the generated package. Both are as
+    written, relative to the root. kinds: the kinds of functions that do not say, () for all."""
 
     root: Path
     functions: tuple[str, ...]
@@ -41,28 +42,28 @@ class Project:
     @property
     def files(self) -> list[str]:
         """The function files, relative to the root."""
-        found = []
+        files = []
         for name in self.functions:
             path, _, function = name.rpartition(":")
-            found.append(path if path and function.isidentifier() else name)
-        return list(dict.fromkeys(found))
+            files.append(path if path and function.isidentifier() else name)
+        return list(dict.fromkeys(files))
 
     def load(self) -> list[Function]:
-        """The declared functions. Raises what `load_functions` raises."""
+        """Load the declared functions. Raises the errors of `load_functions`."""
         from derivatrix.compiler.frontends.function_file import load_files
 
         return load_files([self.root / name for name in self.functions])
 
     def build(self) -> BuildResult:
-        """Build the package, verified. Raises what `build` raises."""
+        """Build and verify the package. Raises the errors of `build`."""
         from derivatrix.compiler.driver.build import build
 
         return build(self.load(), self.directory, self.targets, kinds=self.kinds or None)
 
 
 def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
-    """What the pyproject.toml in a folder says; None where there is none, or nothing in it for
-    derivatrix. Raises DeclarationError for what cannot be read."""
+    """Read the table in a folder's pyproject.toml; None if there is no such file or table. Raises
+    DeclarationError if it cannot be read."""
     path = Path(root) / FILE
     if not path.is_file():
         return None
@@ -90,7 +91,7 @@ def _project(path: Path, table: Mapping[str, Any]) -> Project:
     if not isinstance(output, str) or not output.strip():
         raise DeclarationError(
             f"{path}: {TABLE} needs output, the directory of the generated package; "
-            f"{_found(table, 'output')}; write {EXAMPLE}"
+            f"{_actual(table, 'output')}; write {EXAMPLE}"
         )
     functions = _texts(path, table, "functions", None)
     targets = _texts(path, table, "targets", ["cpu"])
@@ -101,14 +102,14 @@ def _project(path: Path, table: Mapping[str, Any]) -> Project:
 def _texts(
     path: Path, table: Mapping[str, Any], name: str, default: list[str] | None
 ) -> tuple[str, ...]:
-    found = table.get(name, default)
-    if not (isinstance(found, list) and found and all(isinstance(each, str) for each in found)):
+    values = table.get(name, default)
+    if not (isinstance(values, list) and values and all(isinstance(v, str) for v in values)):
         raise DeclarationError(
-            f"{path}: {TABLE} needs {name} as a list of texts; {_found(table, name)}; "
+            f"{path}: {TABLE} needs {name} as a list of texts; {_actual(table, name)}; "
             f"write {EXAMPLE}"
         )
-    return tuple(found)
+    return tuple(values)
 
 
-def _found(table: Mapping[str, Any], name: str) -> str:
+def _actual(table: Mapping[str, Any], name: str) -> str:
     return f"found {table[name]!r}" if name in table else "it has none"

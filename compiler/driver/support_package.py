@@ -1,4 +1,4 @@
-"""The package `_support` of a generated package: the files that its modules stand on."""
+"""The package `_support` of a generated package: the files that its modules import."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from derivatrix.runtime.support import FOLDER, file_digest
 
 
 def support_texts(files: Iterable[str]) -> dict[str, str]:
-    """The text of each file of the package that has these files of the support, its own last."""
+    """Make the text of each support file in `files`, and last that of `__init__.py`."""
     texts = {name: support_text(name) for name in sorted(set(files))}
     digests = {name: file_digest(text.encode()) for name, text in texts.items()}
-    init = _init(support_digest(), digests)
+    init = _init_text(support_digest(), digests)
     return {
         **{f"{FOLDER}/{name}": text for name, text in texts.items()},
         f"{FOLDER}/__init__.py": init,
@@ -22,10 +22,10 @@ def support_texts(files: Iterable[str]) -> dict[str, str]:
 
 
 def unfinished_text(files: Iterable[str]) -> str:
-    """The package's own text while its files change: no module was built with that."""
-    return _init("unfinished", dict.fromkeys(sorted(files), ""))
+    """Make the text of `__init__.py` while files change: its digest fits no module."""
+    return _init_text("unfinished", dict.fromkeys(sorted(files), ""))
 
 
-def _init(digest: str, files: dict[str, str]) -> str:
+def _init_text(digest: str, files: dict[str, str]) -> str:
     template = environment().get_template("support.py.jinja")
     return template.render(version=__version__, digest=digest, files=files.items())

@@ -1,4 +1,4 @@
-"""Modules generated in processes beside this one: functions go there pickled, texts come back."""
+"""Generation of modules in worker processes, which get pickled functions and return texts."""
 
 from __future__ import annotations
 
@@ -15,33 +15,28 @@ Work = Sequence[tuple[Function, str]]
 """Functions and the targets to generate code for."""
 
 
-def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[Generated | None]:
-    """The modules; None for those to be generated here.
-
-    These are functions with operations that other processes do not know, as the user's own, and
-    those that raise: an error is better raised here.
-    """
-    arguments = [_packed(function, target) for function, target in work]
-    answers = workers.map(f"{__name__}:generated", arguments, changed)
-    same = [
-        isinstance(answer, dict) and answer["digest"] == digest(function, target)
+def generate_in_workers(work: Work, workers: Workers, changed: Changed) -> list[Generated | None]:
+    """Generate modules in workers; None for a function that this process has to generate: one with
+    operations that a worker does not know, as the user's own, or one that raises there."""
+    arguments = [_pickled(function, target) for function, target in work]
+    answers = workers.map(f"{__name__}:generate_pickled", arguments, changed)
+    return [
+        Generated(**{**answer, "support": tuple(answer["support"])})
+        if isinstance(answer, dict) and answer["digest"] == digest(function, target)
+        else None
         for (function, target), answer in zip(work, answers, strict=True)
     ]
-    return [
-        Generated(**{**answer, "support": tuple(answer["support"])}) if known else None
-        for answer, known in zip(answers, same, strict=True)
-    ]
 
 
-def generated(packed: str) -> dict[str, Any] | None:
-    """A generated module as plain data: what a worker does."""
-    if not packed:
+def generate_pickled(pickled: str) -> dict[str, Any] | None:
+    """Generate a module as plain data: the task of a worker."""
+    if not pickled:
         return None
-    return vars(generate(*pickle.loads(base64.b64decode(packed))))
+    return vars(generate(*pickle.loads(base64.b64decode(pickled))))
 
 
-def _packed(function: Function, target: str) -> str:
-    """A function as text; "" where it has parts that cannot be written."""
+def _pickled(function: Function, target: str) -> str:
+    """Pickle a function and a target to text; "" if a part cannot be pickled."""
     try:
         contents = pickle.dumps((function, target))
     except (AttributeError, pickle.PicklingError, RecursionError, TypeError):

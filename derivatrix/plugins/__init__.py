@@ -1,4 +1,4 @@
-"""derivatrix inside other programs' runs: builds by setuptools and hatch, tests by pytest.
+"""Plugins of setuptools, hatch and pytest.
 
-Each is found by its entry point (`pyproject.toml`), in every run of these programs where derivatrix
-is installed, so it imports nothing of derivatrix until it has something to do."""
+Their entry points (`pyproject.toml`) load them in every run of these programs where derivatrix is
+installed, so they import nothing of derivatrix until they have work to do."""

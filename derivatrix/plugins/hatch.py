@@ -13,12 +13,12 @@ from derivatrix.runtime.errors import DeclarationError
 
 
 class BuildHook(BuildHookInterface):
-    """Builds the generated package where the project has it, before a wheel is made of that."""
+    """Builds the generated package in the project before hatch makes a wheel."""
 
     PLUGIN_NAME = "derivatrix"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the package, and have its files in the wheel, ignored by git or not."""
+        """Build the package, and add its files to the wheel even if git ignores them."""
         if self.target_name != "wheel":
             return
         project = find_project(self.root)
@@ -28,11 +28,11 @@ class BuildHook(BuildHookInterface):
             )
         project.build()
         output = PurePosixPath(project.output)
-        files = ("**/*.py", "*.pyi", "py.typed", "certificate.*")
-        build_data["artifacts"] += [f"/{output}/{each}" for each in files]
+        patterns = ("**/*.py", "*.pyi", "py.typed", "certificate.*")
+        build_data["artifacts"] += [f"/{output}/{pattern}" for pattern in patterns]
 
 
 @hookimpl
 def hatch_register_build_hook() -> type[BuildHook]:
-    """What hatch calls for the hook."""
+    """Return the hook to hatch."""
     return BuildHook

@@ -17,11 +17,11 @@ CHECKS = (
     *("repeat", "out", "kernel", "layout", "float32", "formula", "operator", "todense", "tosparse"),
     *("solve", "module"),
 )
-"""The checks of a report, each a test; "module" has what is about the module as a whole."""
+"""The checks of a report, each a test; "module" is for all others, about the module as a whole."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option."""
+    """Add the option."""
     parser.getgroup("derivatrix").addoption(
         "--derivatrix",
         action="append",
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Add the tests, to be selected from like all others."""
+    """Add the tests, before pytest selects from all of them."""
     for directory in session.config.getoption("--derivatrix"):
         for path in _files(session.config.invocation_params.dir / directory):
             module = Module.from_parent(session, path=path)
@@ -55,7 +55,7 @@ class Module(pytest.File):
 
     @cached_property
     def report(self) -> Report:
-        """What verification finds of the module. Raises LoadError, and what its file raises."""
+        """The report of the module's verification. Raises LoadError."""
         from derivatrix.runtime import load, verify
 
         return verify(load(self.path))
@@ -65,7 +65,7 @@ class Module(pytest.File):
 
 
 class Check(pytest.Item):
-    """One check of a module: passes if all its rows have, skipped where there are none."""
+    """One check of a module: passes if all its rows do, and is skipped if there are none."""
 
     parent: Module
 
@@ -73,17 +73,17 @@ class Check(pytest.Item):
         """Fail with the worst rows of the check."""
         from derivatrix.runtime.report import describe
 
-        found = [row for row in self.parent.report.rows if self._has(row.check)]
-        failed = [row for row in self.parent.report.failures if row in found]
+        rows = [row for row in self.parent.report.rows if self._has(row.check)]
+        failed = [row for row in self.parent.report.failures if row in rows]
         if failed:
             lines = [describe(row) for row in failed[:10]]
             pytest.fail("\n".join([f"{self.path}: {len(failed)} failed", *lines]), pytrace=False)
-        if not found:
+        if not rows:
             pytest.skip(f"{self.path.stem} has nothing that is checked for {self.name}")
 
     def _has(self, check: str) -> bool:
         return check == self.name or (self.name == "module" and check not in CHECKS)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """What a test is called in pytest's summaries."""
+        """Return the file and the name of the test for pytest's summaries."""
         return self.path, None, f"{self.path.stem}: {self.name}"

@@ -15,7 +15,7 @@ COMMAND = "build_derivatrix"
 
 
 def finalize(distribution: Distribution) -> None:
-    """Add the command to the steps of `build`, where the project asks for it."""
+    """Add the command to the steps of `build` if the project has the table."""
     if find_project(distribution.src_root or os.curdir) is None:
         return
     distribution.cmdclass[COMMAND] = BuildDerivatrix
@@ -25,9 +25,8 @@ def finalize(distribution: Distribution) -> None:
 
 
 class BuildDerivatrix(Command):
-    """Builds the generated package where the project has it, and copies it to what is installed.
-
-    An editable installation needs no copy."""
+    """Builds the generated package in the project, and copies it to the files to be installed,
+    except for an editable installation."""
 
     description = "generate the package of derivatives that [tool.derivatrix] declares"
     user_options = [("build-lib=", "d", "directory to copy the generated package to")]  # noqa: RUF012
@@ -45,20 +44,20 @@ class BuildDerivatrix(Command):
         self.announce(f"derivatrix: {result.directory}: {', '.join(result.modules)}", level=2)
         if self.editable_mode:
             return
-        shutil.rmtree(self._installed, ignore_errors=True)  # what an earlier build has left there
+        shutil.rmtree(self._installed, ignore_errors=True)  # files of an earlier build
         for target, source in self.get_output_mapping().items():
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
 
     def get_source_files(self) -> list[str]:
-        """The function files, for the source archive."""
+        """List the function files, for the source archive."""
         return self._project.files
 
     def get_outputs(self) -> list[str]:
         return [*self.get_output_mapping()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """The files of the generated package where they are installed from, and in the project."""
+        """Map the files to be installed to those in the project."""
         directory = self._project.directory
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
         return {
@@ -69,19 +68,18 @@ class BuildDerivatrix(Command):
 
     @property
     def _project(self) -> Project:
-        found = find_project(self.distribution.src_root or os.curdir)
-        assert found is not None
-        return found
+        project = find_project(self.distribution.src_root or os.curdir)
+        assert project is not None
+        return project
 
     @property
     def _installed(self) -> Path:
-        """Where the generated package is in what is installed: below the package that its folder
-        belongs to."""
+        """The folder of the generated package among the files to be installed, by `package_dir`."""
         assert self.build_lib is not None
         output = Path(os.path.normpath(self._project.output))
         folders = {"": ".", **(self.distribution.package_dir or {})}
         for name, folder in sorted(folders.items(), key=lambda item: -len(Path(item[1]).parts)):
             if output.is_relative_to(os.path.normpath(folder)):
-                below = output.relative_to(os.path.normpath(folder))
-                return Path(self.build_lib, *filter(None, name.split(".")), below)
+                relative = output.relative_to(os.path.normpath(folder))
+                return Path(self.build_lib, *filter(None, name.split(".")), relative)
         return Path(self.build_lib, output)

@@ -1,4 +1,4 @@
-"""Generated modules with `batch=` on dask's arrays: samples in chunks, one call for each."""
+"""Generated modules with `batch=` for dask's arrays: one call for each chunk of samples."""
 
 from __future__ import annotations
 
@@ -18,37 +18,36 @@ from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
-LEAST = "2026.8"
 SAMPLES = "samples"
-"""The index of the axis of samples."""
+"""The label of the axis of samples in `blockwise`."""
 
 
 def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> Any:
-    """A function of a generated module with `batch=`, as `module.vjp`, for samples in chunks.
+    """Map a function of a generated module with `batch=`, such as `module.vjp`, over samples.
 
-    arrays, named: what the function takes, dask arrays or what becomes one; those with samples are
-    in chunks along their first axis alone, all others are one chunk. Structured inputs are replaced
-    by the nearest of their structure. Returned is what the function
-    returns, with lazy dask arrays in the place of NumPy's: of the samples' chunks, but cotangents
-    of inputs that the samples share in one chunk, summed over all chunks in a tree.
+    arrays, named: the function's arguments, dask arrays or convertible to one. Those with samples
+    may have chunks along their first axis, all others are a single chunk. Structured inputs are
+    replaced by their projection on the structure. The result is that of the function, with lazy
+    dask arrays in place of NumPy's. They have the samples' chunks; cotangents of inputs that the
+    samples share are one chunk, a sum over all chunks in a tree.
 
-    Each task has the module with it, so workers need derivatrix, but not the module. Raises
-    UnsupportedError for another function, numbers that are not real and chunks along other axes,
-    ShapeError for shapes that disagree or are not known."""
-    require_package("dask", LEAST)
+    Each task carries the module, so workers need only derivatrix. Raises UnsupportedError for
+    another function, numbers that are not real, and chunks along other axes, ShapeError for shapes
+    that disagree or are unknown."""
+    require_package("dask", "2026.8")
     call = _Call(function)
-    found = call.arguments(call.ordered(arrays, named))
-    parts = call.parts(found)
+    arguments = call.arguments(call.in_order(arrays, named))
+    tuples = call.result_tuples(arguments)
     keys = call.interface.keys(call.kind)
-    return call.packed([call.result(parts, key, place) for place, key in enumerate(keys)])
+    return call.packed([call.result(tuples, i, key) for i, key in enumerate(keys)])
 
 
 class _Call:
-    """One function, and the sizes and the type of what it is given."""
+    """A call of one function, with the sizes and the float type of its arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.dask = importlib.import_module("dask.array")
-        self.module, self.kind = _found(function)
+        self.module, self.kind = _module_and_kind(function)
         self.interface = ModuleInterface(self.module)
         self.name = f"{self.interface.name}.{self.kind}"
         if not self.interface.batched:
@@ -59,57 +58,57 @@ class _Call:
         self.sizes: dict[str, int] = {}
         self.dtype = np.dtype(np.float64)
 
-    def ordered(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """The arrays in the order of the function's parameters."""
+    def in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the arrays in the order of the function's parameters."""
         expected = self.interface.arguments(self.kind)
         return in_order(self.name, expected, arrays, named) if named else arrays
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays, checked, each followed by the names of its axes."""
+        """Check the arrays, and return each followed by the labels of its axes."""
         expected = self.interface.arguments(self.kind)
         if len(arrays) != len(expected):
             raise UnsupportedError(
                 f"{self.name}: takes {len(expected)} arrays ({', '.join(expected)}), "
                 f"not {len(arrays)}"
             )
-        given = zip(expected, arrays, strict=True)
-        found = {name: self._array(name, array) for name, array in given}
-        self._require_shapes({name: array.shape for name, array in found.items()})
-        self.dtype = np.dtype(float_type(found.values()))
-        arguments: list[Any] = []
-        for name, array in found.items():
+        pairs = zip(expected, arrays, strict=True)
+        arguments = {name: self._array(name, array) for name, array in pairs}
+        self._require_shapes({name: array.shape for name, array in arguments.items()})
+        self.dtype = np.dtype(float_type(arguments.values()))
+        labelled: list[Any] = []
+        for name, array in arguments.items():
             batched = expected[name].batched
             self._require_chunks(name, array, batched)
             core = (f"{name} {axis}" for axis in range(batched, array.ndim))
-            arguments += [array, (*[SAMPLES] * batched, *core)]
-        return arguments
+            labelled += [array, (*[SAMPLES] * batched, *core)]
+        return labelled
 
-    def parts(self, arguments: Sequence[Any]) -> Any:
-        """An array whose chunks are what the calls return, one call for each chunk of samples."""
+    def result_tuples(self, arguments: Sequence[Any]) -> Any:
+        """Call the function for each chunk of samples; the chunks of the array are the results."""
         structures = [entry.structure for entry in self.interface.inputs]
-        called = partial(_called, self.module, self.kind, structures)
+        call = partial(_call_chunk, self.module, self.kind, structures)
         meta = np.empty(0, object)
-        return self.dask.blockwise(called, (SAMPLES,), *arguments, dtype=object, meta=meta)
+        return self.dask.blockwise(call, (SAMPLES,), *arguments, dtype=object, meta=meta)
 
-    def result(self, parts: Any, key: str, place: int) -> Any:
-        """The array of one result."""
+    def result(self, tuples: Any, index: int, key: str) -> Any:
+        """Make the array of one result."""
         shape = self.interface.shape(self.kind, key, self.sizes)
-        summed = self.kind == "vjp" and not self.interface.input(key).batched
-        core = shape if summed else shape[1:]
+        is_sum = self.kind == "vjp" and not self.interface.input(key).batched
+        core = shape if is_sum else shape[1:]
         axes = {f"axis {number}": size for number, size in enumerate(core)}
-        found = self.dask.blockwise(
-            partial(_part, place, summed),
+        array = self.dask.blockwise(
+            partial(_select, index, is_sum),
             (SAMPLES, *axes),
-            parts,
+            tuples,
             (SAMPLES,),
             new_axes=axes,
-            adjust_chunks={SAMPLES: (1,) * parts.numblocks[0]} if summed else None,
+            adjust_chunks={SAMPLES: (1,) * tuples.numblocks[0]} if is_sum else None,
             meta=np.empty((0,) * (1 + len(core)), self.dtype),
         )
-        return found.sum(axis=0, dtype=self.dtype) if summed else found
+        return array.sum(axis=0, dtype=self.dtype) if is_sum else array
 
     def packed(self, arrays: Sequence[Any]) -> Any:
-        """The results put together as the function returns them."""
+        """Nest the results as the function returns them."""
         count = len(self.interface.wrt)
         if self.kind in ("value", "jvp"):
             return arrays[0]
@@ -157,8 +156,8 @@ class _Call:
                 )
 
 
-def _found(function: Callable[..., Any]) -> tuple[ModuleType, str]:
-    """The generated module of a function, and what kind it is of."""
+def _module_and_kind(function: Callable[..., Any]) -> tuple[ModuleType, str]:
+    """Return the generated module of a function, and its kind."""
     name = getattr(function, "__name__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     kinds = getattr(module, "FUNCTIONS", ())
@@ -170,11 +169,11 @@ def _found(function: Callable[..., Any]) -> tuple[ModuleType, str]:
     return module, name
 
 
-def _called(
+def _call_chunk(
     module: ModuleType, kind: str, structures: Sequence[str], *blocks: Any
 ) -> tuple[Any, ...]:
-    """The arrays that a function returns for the samples of one chunk."""
-    arrays = [*map(_only, blocks)]
+    """Call a function for the samples of one chunk, and return its arrays."""
+    arrays = [*map(_single_block, blocks)]
     inputs = [
         project(structure, array, np.tril, np.triu)
         for structure, array in zip(structures, arrays, strict=False)
@@ -182,8 +181,8 @@ def _called(
     return tuple(_leaves(getattr(module, kind)(*inputs, *arrays[len(inputs) :])))
 
 
-def _only(block: Any) -> Any:
-    """A chunk, which comes in lists where results do not have its axes."""
+def _single_block(block: Any) -> Any:
+    """Take a chunk out of its lists: dask nests it in one for each axis that results lack."""
     while isinstance(block, list):
         (block,) = block
     return block
@@ -197,6 +196,6 @@ def _leaves(result: Any) -> Iterator[Any]:
         yield np.asarray(result)
 
 
-def _part(place: int, summed: bool, parts: tuple[Any, ...]) -> Any:
-    """One of the arrays; what is summed over samples, as that of a single one."""
-    return parts[place][None] if summed else parts[place]
+def _select(index: int, is_sum: bool, arrays: tuple[Any, ...]) -> Any:
+    """Take one of the arrays; a sum over samples gets an axis, along which dask adds the chunks."""
+    return arrays[index][None] if is_sum else arrays[index]

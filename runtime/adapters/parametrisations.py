@@ -1,6 +1,6 @@
-"""Arrays of a structure as arrays of numbers that are free: θ -> φ(θ), with its derivatives.
+"""Parametrisations θ -> φ(θ) of the arrays of a structure by free numbers, with derivatives.
 
-They are taken of the last axes, so that stacks are, too; leading axes broadcast.
+They act on the last axes; leading axes broadcast.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ from scipy.special import softmax
 Array = np.ndarray
 Shape = tuple[int, ...]
 
-FARTHEST = 1e6
-"""Numbers of an orthogonal matrix beyond which nothing moves any more."""
+MAX_CAYLEY_PARAMETER = 1e6
+"""Largest parameter of an orthogonal matrix; beyond it, changes of θ are rounding in φ(θ)."""
 
 
 class General:
-    """The array itself; above all what linear parametrisations have in common."""
+    """The identity φ(θ) = θ, and the base of all parametrisations. `free` is θ."""
 
     linear = True
-    placed = True
-    """Whether it is known what θ = 0 is."""
+    has_centre = True
+    """Whether φ(0) is fixed."""
     boundary = "is on the boundary"
-    """What is said of arrays of the structure that no θ has."""
+    """Description of the arrays of the structure that no θ gives."""
 
-    def about(self, array: Array) -> General:
-        """The same where it is placed, else placed so that an array has θ = 0."""
+    def centred(self, array: Array) -> General:
+        """Return the parametrisation, with φ(0) = `array` if it has no centre yet."""
         return self
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape of θ for arrays of this shape."""
+        """Return the shape of θ for arrays of this shape."""
         return shape
 
     def free(self, array: Array) -> Array:
-        """The θ of an array of the structure; nan or LinAlgError, or that of another array, if it
-        is not of the structure."""
+        """Compute θ from φ(θ). For an array without the structure the result is nan, or the θ of
+        another array, or LinAlgError is raised."""
         return array
 
     def array(self, free: Array) -> Array:
-        """φ(θ)."""
+        """Compute φ(θ)."""
         return free
 
     def tangent(self, free: Array, direction: Array) -> Array:
-        """The derivative of φ along a direction."""
+        """Differentiate φ along a direction."""
         return self.array(direction)
 
     def pullback(self, free: Array, cotangent: Array) -> Array:
-        """The transpose of `tangent`: the derivative by θ of <cotangent, φ(θ)>."""
+        """Apply the transpose of `tangent`: the gradient by θ of <cotangent, φ(θ)>."""
         return cotangent
 
     def curvature(self, free: Array, direction: Array, cotangent: Array) -> Array:
-        """The derivative of `pullback` along a direction, the cotangent held."""
+        """Differentiate `pullback` by θ along a direction, for a constant cotangent."""
         return np.zeros_like(direction)
 
 
 class Positive(General):
-    """exp θ."""
+    """φ(θ) = exp θ."""
 
     linear = False
 
@@ -79,7 +79,7 @@ class Positive(General):
 
 
 class Simplex(General):
-    """softmax of (θ, 0)."""
+    """φ(θ) = softmax of (θ, 0)."""
 
     linear = False
 
@@ -99,19 +99,19 @@ class Simplex(General):
         return _centred(self.array(free), cotangent)[..., :-1]
 
     def curvature(self, free: Array, direction: Array, cotangent: Array) -> Array:
-        shares, change = self.array(free), self.tangent(free, direction)
+        shares, tangent = self.array(free), self.tangent(free, direction)
         mean = (shares * cotangent).sum(-1, keepdims=True)
-        turned = (change * cotangent).sum(-1, keepdims=True)
-        return (change * (cotangent - mean) - shares * turned)[..., :-1]
+        mean_tangent = (tangent * cotangent).sum(-1, keepdims=True)
+        return (tangent * (cotangent - mean) - shares * mean_tangent)[..., :-1]
 
 
 class Entries(General):
-    """Square matrices by some of their entries: those of a triangle, or the diagonal."""
+    """Square matrices whose free numbers are the entries of a triangle, or of the diagonal."""
 
     def __init__(self, upper: bool = False, diagonal: bool = False, mirrored: bool = False) -> None:
         self.upper, self.diagonal, self.mirrored = upper, diagonal, mirrored
 
-    def _places(self, size: int) -> tuple[Array, Array]:
+    def _indices(self, size: int) -> tuple[Array, Array]:
         if self.diagonal:
             return np.arange(size), np.arange(size)
         rows, columns = _triangle(size)
@@ -122,31 +122,31 @@ class Entries(General):
         return (*shape[:-2], size if self.diagonal else size * (size + 1) // 2)
 
     def free(self, array: Array) -> Array:
-        return array[(..., *self._places(array.shape[-1]))]
+        return array[(..., *self._indices(array.shape[-1]))]
 
     def array(self, free: Array) -> Array:
         count = free.shape[-1]
         size = count if self.diagonal else _order(count)
-        found = np.zeros((*free.shape[:-1], size, size))
-        rows, columns = self._places(size)
+        matrix = np.zeros((*free.shape[:-1], size, size))
+        rows, columns = self._indices(size)
         if self.mirrored:
-            found[..., columns, rows] = free
-        found[..., rows, columns] = free
-        return found
+            matrix[..., columns, rows] = free
+        matrix[..., rows, columns] = free
+        return matrix
 
     def pullback(self, free: Array, cotangent: Array) -> Array:
-        rows, columns = self._places(cotangent.shape[-1])
-        found = cotangent[..., rows, columns]
+        rows, columns = self._indices(cotangent.shape[-1])
+        entries = cotangent[..., rows, columns]
         if self.mirrored:
-            found = found + (rows != columns) * cotangent[..., columns, rows]
-        return found
+            entries = entries + (rows != columns) * cotangent[..., columns, rows]
+        return entries
 
 
 LOWER = Entries()
 
 
 class Definite(General):
-    """L Lᵀ, where L is lower triangular, with exp of the entries of θ on its diagonal."""
+    """φ(θ) = L Lᵀ, where L has θ in its lower triangle, with exp of the entries on the diagonal."""
 
     linear = False
 
@@ -173,15 +173,15 @@ class Definite(General):
 
     def curvature(self, free: Array, direction: Array, cotangent: Array) -> Array:
         factor, slope = _factor(free)
-        both = cotangent + cotangent.mT
-        changed = LOWER.pullback(free, both @ LOWER.array(slope * direction))
-        steeper = _on_diagonal(free) * direction * LOWER.pullback(free, both @ factor)
-        return slope * (changed + steeper)
+        symmetric = cotangent + cotangent.mT
+        by_factor = LOWER.pullback(free, symmetric @ LOWER.array(slope * direction))
+        by_slope = _on_diagonal(free) * direction * LOWER.pullback(free, symmetric @ factor)
+        return slope * (by_factor + by_slope)
 
 
 class Orthogonal(General):
-    """Q₀ (I - A)⁻¹ (I + A), the Cayley transform, where A is skew-symmetric with θ/2 below its
-    diagonal, about a matrix Q₀. It has all rotations of Q₀, by less than half a turn in any plane.
+    """The Cayley transform φ(θ) = Q₀ (I - A)⁻¹ (I + A), where A is skew-symmetric with θ/2 below
+    its diagonal. It gives all rotations of Q₀ by less than half a turn in every plane.
 
     With M = (I - A)⁻¹ it is Q₀ (2M - I), and the differential of M is M dA M."""
 
@@ -191,50 +191,50 @@ class Orthogonal(General):
         "objective to start there"
     )
 
-    def __init__(self, start: Array | None = None) -> None:
-        self._start = np.eye(1) if start is None else start
-        self.placed = start is not None
+    def __init__(self, centre: Array | None = None) -> None:
+        self._centre = np.eye(1) if centre is None else centre
+        self.has_centre = centre is not None
 
-    def about(self, array: Array) -> General:
-        if self.placed:
+    def centred(self, array: Array) -> General:
+        if self.has_centre:
             return self
         left, _, right = np.linalg.svd(array)
-        return Orthogonal(left @ right)  # the nearest one, the array itself where it is orthogonal
+        return Orthogonal(left @ right)  # the nearest orthogonal matrix: removes rounding
 
     def shape(self, shape: Shape) -> Shape:
         return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
 
     def free(self, array: Array) -> Array:
         eye = np.eye(array.shape[-1])
-        free = -4 * _below(np.linalg.inv(eye + self._start.mT @ array))
-        return np.where(np.abs(free) < FARTHEST, free, np.nan)
+        free = -4 * _below_diagonal(np.linalg.inv(eye + self._centre.mT @ array))
+        return np.where(np.abs(free) < MAX_CAYLEY_PARAMETER, free, np.nan)
 
     def array(self, free: Array) -> Array:
-        return self._start @ (2 * self._factor(free) - np.eye(self._start.shape[-1]))
+        return self._centre @ (2 * self._factor(free) - np.eye(self._centre.shape[-1]))
 
     def tangent(self, free: Array, direction: Array) -> Array:
         factor = self._factor(free)
-        return self._start @ factor @ self._skew(direction) @ factor
+        return self._centre @ factor @ self._skew(direction) @ factor
 
     def pullback(self, free: Array, cotangent: Array) -> Array:
         factor = self._factor(free)
-        return _turning(factor.mT @ self._start.mT @ cotangent @ factor.mT)
+        return _skew_pullback(factor.mT @ self._centre.mT @ cotangent @ factor.mT)
 
     def curvature(self, free: Array, direction: Array, cotangent: Array) -> Array:
-        factor, turned = self._factor(free), self._start.mT @ cotangent
-        change = factor @ self._skew(direction) @ factor / 2
-        return _turning(change.mT @ turned @ factor.mT + factor.mT @ turned @ change.mT)
+        factor, rotated = self._factor(free), self._centre.mT @ cotangent
+        tangent = factor @ self._skew(direction) @ factor / 2
+        return _skew_pullback(tangent.mT @ rotated @ factor.mT + factor.mT @ rotated @ tangent.mT)
 
     def _skew(self, free: Array) -> Array:
-        """The skew-symmetric matrix with these entries below its diagonal."""
-        size = self._start.shape[-1]
-        found = np.zeros((*free.shape[:-1], size, size))
-        found[(..., *np.tril_indices(size, -1))] = free
-        return found - found.mT
+        """Make the skew-symmetric matrix with these entries below its diagonal."""
+        size = self._centre.shape[-1]
+        lower = np.zeros((*free.shape[:-1], size, size))
+        lower[(..., *np.tril_indices(size, -1))] = free
+        return lower - lower.mT
 
     def _factor(self, free: Array) -> Array:
-        """M."""
-        return np.linalg.inv(np.eye(self._start.shape[-1]) - self._skew(free) / 2)
+        """Compute M."""
+        return np.linalg.inv(np.eye(self._centre.shape[-1]) - self._skew(free) / 2)
 
 
 PARAMETRISATIONS: dict[str, General] = {
@@ -250,7 +250,7 @@ PARAMETRISATIONS: dict[str, General] = {
     "spd": Definite(),
     "orthogonal": Orthogonal(),
 }
-"""By the structure that an input is declared with."""
+"""The parametrisation of each structure that an input may be declared with."""
 
 
 def _with_zero(free: Array) -> Array:
@@ -258,40 +258,40 @@ def _with_zero(free: Array) -> Array:
 
 
 def _centred(shares: Array, array: Array) -> Array:
-    """The product with diag(s) - s sᵀ."""
+    """Multiply an array by diag(s) - s sᵀ, where s are the shares."""
     return shares * (array - (shares * array).sum(-1, keepdims=True))
 
 
 @lru_cache(maxsize=16)
 def _triangle(size: int) -> tuple[Array, Array]:
-    """The rows and the columns of the entries of a lower triangle, row by row."""
+    """Return the rows and the columns of the entries of a lower triangle, row by row."""
     rows, columns = np.tril_indices(size)
     return rows, columns
 
 
 def _order(count: int) -> int:
-    """The order of the triangular matrix with so many entries."""
+    """Return the order of the triangular matrix with `count` entries."""
     return (isqrt(8 * count + 1) - 1) // 2
 
 
-def _below(array: Array) -> Array:
-    """The entries below the diagonal, row by row."""
+def _below_diagonal(array: Array) -> Array:
+    """Return the entries below the diagonal, row by row."""
     return array[(..., *np.tril_indices(array.shape[-1], -1))]
 
 
-def _turning(cotangent: Array) -> Array:
-    """The cotangent of a skew-symmetric matrix as that of its entries below the diagonal."""
-    return _below(cotangent - cotangent.mT)
+def _skew_pullback(cotangent: Array) -> Array:
+    """Pull the cotangent of a skew-symmetric matrix back to its entries below the diagonal."""
+    return _below_diagonal(cotangent - cotangent.mT)
 
 
 def _on_diagonal(entries: Array) -> Array:
-    """Which entries of a lower triangle, row by row, are on its diagonal."""
+    """Mark the entries of a lower triangle, row by row, that are on its diagonal."""
     rows, columns = _triangle(_order(entries.shape[-1]))
     return rows == columns
 
 
 def _factor(free: Array) -> tuple[Array, Array]:
-    """L, and the derivative of each of its entries by that of θ."""
+    """Compute L, and the derivative of each of its entries by the same entry of θ."""
     diagonal = _on_diagonal(free)
     slope = np.exp(np.where(diagonal, free, 0))
     return LOWER.array(np.where(diagonal, slope, free)), slope

@@ -25,7 +25,9 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True)
 class Part:
-    """Where the vector has an input. `shape` is the array's, `free` that of its parametrisation."""
+    """The numbers of one free input in the vector.
+
+    map: the parametrisation. shape: of the array. free: of its parameters. place: in the vector."""
 
     entry: Input
     map: General
@@ -34,7 +36,7 @@ class Part:
     place: slice
 
     def of(self, vector: Array) -> Array:
-        """The part of a vector."""
+        """Return the part's parameters in a vector."""
         return vector[self.place].reshape(self.free)
 
 
@@ -46,28 +48,23 @@ class Point:
     parts: tuple[Part, ...]
     sizes: Sizes
 
-    @property
-    def curved(self) -> bool:
-        """Whether the parametrisation of a part has a second derivative."""
-        return not all(part.map.linear for part in self.parts)
-
-    def pullback(self, found: Mapping[str, Array]) -> Array:
-        """Cotangents of the inputs as one of the vector."""
-        parts = [
-            part.map.pullback(part.of(self.vector), np.asarray(found[part.entry.name]))
+    def pullback(self, cotangents: Mapping[str, Array]) -> Array:
+        """Pull cotangents of the inputs back to the vector."""
+        pulled = [
+            part.map.pullback(part.of(self.vector), np.asarray(cotangents[part.entry.name]))
             for part in self.parts
         ]
-        return np.concatenate([part.reshape(-1) for part in parts])
+        return np.concatenate([cotangent.reshape(-1) for cotangent in pulled])
 
 
 class Inputs:
-    """The inputs of a module: `names` are free, the others have values."""
+    """The inputs of a module: `names` are free, the others are fixed."""
 
     def __init__(
         self, interface: ModuleInterface, wrt: Sequence[str] | None, fixed: Mapping[str, Any]
     ) -> None:
         self.interface = interface
-        self.names = self._chosen(wrt, fixed)
+        self.names = self._free_names(wrt, fixed)
         self.fixed = {name: self.numbers(name, value) for name, value in fixed.items()}
         self._known = known_sizes(interface, _shapes(self.fixed))
         for name, array in self.fixed.items():
@@ -78,31 +75,30 @@ class Inputs:
         self._layouts: dict[int, tuple[tuple[Part, ...], Sizes]] = {}
 
     def pack(self, values: Any, named: Mapping[str, Any]) -> Array:
-        """The vector of arrays; see `Objective.pack`."""
+        """Return the vector of arrays; see `Objective.pack`."""
         if named and values is not None:
-            raise self._refusal(f"pack: both arrays and {', '.join(named)}; give all by name")
-        given = named or values
-        if not isinstance(given, Mapping):
-            arrays = values if isinstance(values, tuple) else (values,)
-            if len(arrays) != len(self.names):
-                raise self._refusal(f"pack: {len(arrays)} arrays for {', '.join(self.names)}")
-            given = dict(zip(self.names, arrays, strict=True))
-        self._require_names("pack", given, self.names)
-        found = {name: self.numbers(name, given[name]) for name in self.names}
-        self._packed = sizes_of(self.interface, _shapes(self.fixed | found))
+            raise self._error(f"pack: both arrays and {', '.join(named)}; give all by name")
+        by_name = named or values
+        if not isinstance(by_name, Mapping):
+            sequence = values if isinstance(values, tuple) else (values,)
+            if len(sequence) != len(self.names):
+                raise self._error(f"pack: {len(sequence)} arrays for {', '.join(self.names)}")
+            by_name = dict(zip(self.names, sequence, strict=True))
+        self._require_names("pack", by_name, self.names)
+        arrays = {name: self.numbers(name, by_name[name]) for name in self.names}
+        self._packed = sizes_of(self.interface, _shapes(self.fixed | arrays))
         self._layouts.clear()
-        return np.concatenate(
-            [self._free(p, found[p.entry.name]) for p in self._parts(self._packed)]
-        )
+        parts = self._parts(self._packed)
+        return np.concatenate([self._parameters(part, arrays[part.entry.name]) for part in parts])
 
     def unpack(self, x: Any) -> Any:
-        """The arrays of a vector, as a named tuple."""
+        """Return the arrays of a vector, as a named tuple."""
         point = self.point(x)
         arrays = (part.map.array(part.of(point.vector).copy()) for part in point.parts)
         return _named_tuple(self.interface.name, self.names, arrays)
 
     def point(self, x: Any) -> Point:
-        """A vector with its parts. Raises ShapeError where it has another length than expected."""
+        """Return a vector with its parts. Raises ShapeError for a wrong length."""
         vector = self.numbers("x", x)
         if vector.ndim != 1:
             raise ShapeError(
@@ -114,89 +110,93 @@ class Inputs:
             self._layouts[len(vector)] = self._parts(sizes), sizes
         point = Point(vector, *self._layouts[len(vector)])
         for part in point.parts:
-            if not part.map.placed:
-                raise self._refusal(
+            if not part.map.has_centre:
+                raise self._error(
                     f"{part.entry.name} is {part.entry.structure}: x is about the first array that "
                     "was given to pack; pack the same one for each objective"
                 )
         return point
 
     def values(self, point: Point) -> list[Array]:
-        """The values of all inputs, in the function's order."""
+        """Return the values of all inputs, in the function's order; those of rank 0 as numbers."""
         arrays = {part.entry.name: part.map.array(part.of(point.vector)) for part in point.parts}
-        found = self.fixed | arrays
-        return [found[entry.name][()] for entry in self.interface.inputs]  # numbers of rank 0
+        values = self.fixed | arrays
+        return [values[entry.name][()] for entry in self.interface.inputs]
 
     def tangents(self, point: Point, direction: Array) -> list[Array]:
-        """A tangent for each input that the module differentiates by."""
-        found = {
+        """Return a tangent for each input that the module differentiates by."""
+        tangents = {
             part.entry.name: part.map.tangent(part.of(point.vector), part.of(direction))
             for part in point.parts
         }
         return [
-            found[entry.name][()] if entry.name in found else np.zeros(entry.full(point.sizes))
+            tangents[entry.name][()]
+            if entry.name in tangents
+            else np.zeros(entry.full(point.sizes))
             for entry in self.interface.wrt
         ]
 
     def numbers(self, name: str, value: Any) -> Array:
-        """An argument as a float64 array. Raises UnsupportedError for what is no real array."""
+        """Convert an argument to a float64 array; raises UnsupportedError if it is not real."""
         try:
             array = _number_array(self.interface.name, name, value)
         except TypeError as error:
             raise UnsupportedError(str(error)) from error
         return np.asarray(array, np.float64, order="C")
 
-    def _chosen(self, wrt: Sequence[str] | None, fixed: Iterable[str]) -> tuple[str, ...]:
-        by = [entry.name for entry in self.interface.wrt]
+    def _free_names(self, wrt: Sequence[str] | None, fixed: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the free inputs, after checking `wrt` and `fixed`."""
+        differentiable = [entry.name for entry in self.interface.wrt]
         if wrt is None:
-            wrt = [name for name in by if name not in fixed]
+            wrt = [name for name in differentiable if name not in fixed]
         names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
         both = [name for name in names if name in fixed]
         if not names or len({*names}) < len(names) or both:
-            given = f", with values for {', '.join(both)}" if both else ""
-            raise self._refusal(
-                f"objective: wrt is {names}{given}; name one or more inputs, each once, and none "
+            values = f", with values for {', '.join(both)}" if both else ""
+            raise self._error(
+                f"objective: wrt is {names}{values}; name one or more inputs, each once, and none "
                 "that has a value"
             )
         self._require_names("objective", [*names, *fixed], [e.name for e in self.interface.inputs])
         for name in names:
-            if name not in by:
+            if name not in differentiable:
                 raise UnsupportedError(
                     f"{self.interface.name}: objective: there is no derivative by {name}, only by "
-                    f"{', '.join(by)}; declare the function with {name} in wrt, or give it a value"
+                    f"{', '.join(differentiable)}; declare the function with {name} in wrt, or "
+                    "give it a value"
                 )
         return names
 
-    def _require_names(self, asked: str, given: Iterable[str], expected: Sequence[str]) -> None:
-        missing = [name for name in expected if name not in given]
-        unknown = [str(name) for name in given if name not in expected]
-        wrong = [f"lacks {', '.join(missing)}"] * bool(missing)
-        wrong += [f"has {', '.join(unknown)}, which is no such input"] * bool(unknown)
-        if wrong:
-            advice = ", each in wrt or with a value" if asked == "objective" else ""
-            raise self._refusal(
-                f"{asked} {' and '.join(wrong)}; expected {', '.join(expected)}{advice}"
+    def _require_names(self, method: str, names: Iterable[str], expected: Sequence[str]) -> None:
+        missing = [name for name in expected if name not in names]
+        unknown = [str(name) for name in names if name not in expected]
+        problems = [f"lacks {', '.join(missing)}"] * bool(missing)
+        problems += [f"has {', '.join(unknown)}, which is no such input"] * bool(unknown)
+        if problems:
+            advice = ", each in wrt or with a value" if method == "objective" else ""
+            raise self._error(
+                f"{method} {' and '.join(problems)}; expected {', '.join(expected)}{advice}"
             )
 
-    def _refusal(self, text: str) -> DeclarationError:
+    def _error(self, text: str) -> DeclarationError:
         return DeclarationError(f"{self.interface.name}: {text}")
 
-    def _free(self, part: Part, array: Array) -> Array:
-        """The part of the vector for an array of an input."""
+    def _parameters(self, part: Part, array: Array) -> Array:
+        """Compute the part of the vector for an array of an input."""
         try:
-            own = part.map.about(array)
+            parametrisation = part.map.centred(array)
             with np.errstate(invalid="ignore", divide="ignore"):
-                free = own.free(array)
-                again = own.array(free)
-            fits = np.isfinite(free).all() and np.allclose(again, array, rtol=1e-6, atol=1e-12)
+                free = parametrisation.free(array)
+                again = parametrisation.array(free)
+            is_member = np.isfinite(free).all() and np.allclose(again, array, 1e-6, 1e-12)
         except np.linalg.LinAlgError:
-            fits = False
-        if not fits:
-            raise self._refusal(
+            is_member = False
+        if not is_member:
+            raise self._error(
                 f"pack: {part.entry.name} is declared {part.entry.structure}, and the array given "
                 f"for it is not, or {part.map.boundary}"
             )
-        self._maps[part.entry.name, part.shape] = own
+        self._maps[part.entry.name, part.shape] = parametrisation
         return free.reshape(-1)
 
     def _parts(self, sizes: Sizes) -> tuple[Part, ...]:
@@ -205,21 +205,21 @@ class Inputs:
         for name in self.names:
             entry = self.interface.input(name)
             shape = entry.full(sizes)
-            own = self._maps.get((name, shape), PARAMETRISATIONS[entry.structure])
-            free = own.shape(shape)
+            parametrisation = self._maps.get((name, shape), PARAMETRISATIONS[entry.structure])
+            free = parametrisation.shape(shape)
             place = slice(start, start + prod(free))
-            parts.append(Part(entry, own, shape, free, place))
+            parts.append(Part(entry, parametrisation, shape, free, place))
             start = place.stop
         return tuple(parts)
 
     def _sizes(self, length: int) -> Sizes:
-        """The sizes for a vector of this length: one that the fixed inputs do not tell follows from
-        the length, several are those of the arrays packed last."""
+        """Return the sizes for a vector of this length. Fixed inputs give some; if one more is
+        unknown, the length gives it; if several are, those of the last `pack` are used."""
         entries = [self.interface.input(name) for name in self.names]
         texts = [text for entry in entries for text in entry.shape]
-        wanted = dict.fromkeys(name for text in texts for name in names_in(text))
-        wanted |= {BATCH: None} if any(entry.batched for entry in entries) else {}
-        unknown = [name for name in wanted if name not in self._known]
+        size_names = dict.fromkeys(name for text in texts for name in names_in(text))
+        size_names |= {BATCH: None} if any(entry.batched for entry in entries) else {}
+        unknown = [name for name in size_names if name not in self._known]
 
         def count(size: int) -> int:
             return self._parts(self._known | dict.fromkeys(unknown, size))[-1].place.stop
@@ -236,7 +236,7 @@ class Inputs:
             sizes = self._packed
         expected = self._parts(sizes)[-1].place.stop
         if expected != length:
-            known = ", ".join(f"{name} = {sizes[name]}" for name in wanted)
+            known = ", ".join(f"{name} = {sizes[name]}" for name in size_names)
             raise ShapeError(
                 f"{self.interface.name}: x has {length} numbers; expected {expected} for "
                 f"{', '.join(self.names)} with {known}"
@@ -246,7 +246,7 @@ class Inputs:
 
 @cache
 def _tuple_type(title: str, names: tuple[str, ...]) -> Any:
-    """A type of named tuples whose pickles need no module that has it."""
+    """Make a type of named tuples that can be pickled although no module has it."""
 
     def reduced(self: Any) -> tuple[Any, ...]:
         return _named_tuple, (title, names, tuple(self))

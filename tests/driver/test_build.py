@@ -331,7 +331,7 @@ def test_many_functions_are_derived_by_several_processes(tmp_path):
     ]
     work, seen = [(function, "cpu") for function in functions], []
     with Workers(2) as workers:
-        found = transfer.generate_elsewhere(work, workers, lambda *_: None)
+        found = transfer.generate_in_workers(work, workers, lambda *_: None)
         steps = building._Steps(work, 1, workers, lambda *step: seen.append(step))
         modules = steps.generate()
     assert modules == [*map(building.generate, functions)]
@@ -495,7 +495,7 @@ def test_names_that_collide(tmp_path):
     assert snapshot(tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", ["__init__", "__getattr__", "__path__", *building.IMPORTED])
+@pytest.mark.parametrize("name", ["__init__", "__getattr__", "__path__", *building.RESERVED_NAMES])
 def test_names_that_no_module_can_have(tmp_path, name):
     with pytest.raises(dx.DeclarationError, match=name):
         dx.build([dx.function(name, [a], a + a)], tmp_path)
@@ -504,7 +504,7 @@ def test_names_that_no_module_can_have(tmp_path, name):
 
 def test_names_that_generated_modules_import_are_known(built):
     found = imported(built.directory)
-    assert found <= {*building.IMPORTED}
+    assert found <= {*building.RESERVED_NAMES}
     assert {"_support", "numba", "numpy"} <= found
 
 
@@ -1131,7 +1131,7 @@ def test_functions_that_are_left_out_of_the_list_are_noticed(monkeypatch):
 
 
 def test_a_long_module_is_warned_of_once(monkeypatch):
-    monkeypatch.setattr(building, "LONG_MODULE_LINES", 100)
+    monkeypatch.setattr(building, "MAX_MODULE_LINES", 100)
     X = dx.matrix("X", 2, 2)
     text = r"^f: the module has \d+ lines, .* s to compile; leave out .*kinds="
     with pytest.warns(dx.LongModuleWarning, match=text):

@@ -670,6 +670,6 @@ def test_kinds_of_a_build(run, tmp_path):
 
 
 def test_a_long_module_is_told_of(run, monkeypatch):
-    monkeypatch.setattr("derivatrix.compiler.driver.build.LONG_MODULE_LINES", 100)
+    monkeypatch.setattr("derivatrix.compiler.driver.build.MAX_MODULE_LINES", 100)
     shown = run("build", "functions.py:square", "-o", "out", "--no-verify").output
     assert shown.count("derivatrix: square: the module has") == 1 and "Warning" not in shown

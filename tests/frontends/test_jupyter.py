@@ -9,7 +9,7 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.formulas.printers.latex_prose import prose
 from derivatrix.compiler.operations import OPERATIONS
-from derivatrix.jupyter import declared
+from derivatrix.jupyter import cell_function
 from tests import ROOT
 
 n = dx.dims("n")
@@ -60,7 +60,7 @@ def test_without_the_extra_a_function_stays_latex(monkeypatch):
 )
 def test_wrong_options_of_the_magic(line, reason):
     with pytest.raises(dx.DeclarationError, match=reason):
-        declared(line, "x'*x")
+        cell_function(line, "x'*x")
 
 
 def test_loading_the_package_imports_no_ipython():

@@ -73,7 +73,7 @@ def test_each_structure_has_one() -> None:
 def test_parametrisations(structure: str, random: np.random.Generator) -> None:
     """Of stacks: there and back; tangents, pullbacks and their derivatives by differences."""
     shape, start = SHAPES[structure], turn(random, -1)
-    own = PARAMETRISATIONS[structure].about(np.stack([start, start.T]))
+    own = PARAMETRISATIONS[structure].centred(np.stack([start, start.T]))
     free, direction = random.normal(size=(2, *own.shape(shape)))
     array, cotangent = own.array(free), random.normal(size=shape)
     assert array.shape == shape and dx.runtime.domains.contains(structure, array)

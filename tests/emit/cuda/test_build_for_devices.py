@@ -148,7 +148,7 @@ def test_names_that_are_made_twice(tmp_path):
 
 def test_what_generated_modules_import_is_known(place, built):
     found = imported(place / "generated")
-    assert found <= {*building.IMPORTED}
+    assert found <= {*building.RESERVED_NAMES}
     assert {"_support", "numba", "numpy"} <= found
 
 
