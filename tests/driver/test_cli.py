@@ -131,9 +131,9 @@ def test_verify_needs_no_compiler(run, tmp_path):
     ("options", "status", "said"),
     [
         ((), 1, "needs packages that cannot be imported"),
-        (("--steps",), 2, "goes without --steps"),
-        (("--style", "latex"), 2, "goes without --style"),
-        (("--stage", "plan"), 2, "goes without --stage"),
+        (("--steps",), 2, "leave out --steps"),
+        (("--style", "latex"), 2, "leave out --style"),
+        (("--stage", "plan"), 2, "leave out --stage"),
     ],
 )
 def test_a_report_that_cannot_be_made(run, tmp_path, monkeypatch, options, status, said):
@@ -159,7 +159,7 @@ def test_verify_renews_the_certificate_but_no_file_of_others(run, tmp_path):
     text = (tmp_path / "generated" / "certificate.md").read_text(encoding="utf-8")
     (tmp_path / "generated" / "certificate.md").write_text("mine")
     result = run("verify", "generated", "--write")
-    assert result.exit_code == 0 and "certificate.md: not derivatrix's" in result.output
+    assert result.exit_code == 0 and "certificate.md: derivatrix did not write it" in result.output
     assert (tmp_path / "generated" / "certificate.md").read_text() == "mine"
     (tmp_path / "generated" / "certificate.md").unlink()
     assert run("verify", "generated", "--write").exit_code == 0
@@ -190,7 +190,7 @@ def test_explain_lists_several_functions_in_short(run):
         "value: X²",
         "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ",
         "double(X (n, n)) -> (n, n)",
-        "2 functions; for all there is to one of them: derivatrix explain functions.py:square",
+        "2 functions; for more about one of them: derivatrix explain functions.py:square",
     ):
         assert text in result.output
     assert len(result.output.splitlines()) < 15
@@ -402,7 +402,7 @@ def test_what_is_foreign_is_to_be_removed(run, tmp_path):
     (tmp_path / "generated" / "_support" / "mine.py").write_text("mine = 1\n")
     result = run("check", "functions.py:double", "-o", "generated")
     assert result.exit_code == 1 and "_support/mine.py is foreign" in result.output
-    assert "remove what is foreign" in result.output and "run:" not in result.output
+    assert "remove foreign files" in result.output and "run:" not in result.output
 
 
 def test_wrong_command_lines_have_status_2(run):
