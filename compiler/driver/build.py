@@ -285,12 +285,12 @@ def _targets(targets: object, caller: str) -> list[str]:
     expected = 'expected the name of a target or several, such as ("cpu",)'
     if not isinstance(targets, Iterable):
         raise UnsupportedError(f"{caller}: targets is {reprlib.repr(targets)}; {expected}")
-    names = dict.fromkeys([targets] if isinstance(targets, str) else targets)
+    names = [targets] if isinstance(targets, str) else list(targets)
     if not names:
         raise UnsupportedError(f"{caller}: targets is empty; {expected}")
     for name in names:
         find_target(name)
-    return [*names]
+    return list(dict.fromkeys(names))
 
 
 def _jobs(jobs: object) -> int | None:
