@@ -168,7 +168,7 @@ def test_a_second_build_changes_nothing(built, monkeypatch):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_progress_counts_every_step(built, tmp_path, monkeypatch):
+def test_progress_counts_every_step(built, tmp_path, monkeypatch, forgotten):
     trust(monkeypatch, built)
     seen = []
     dx.build([double], tmp_path / "out", progress=lambda *step: seen.append(step))
@@ -820,7 +820,9 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
 
 
 @pytest.mark.parametrize("last", range(1, 9))
-def test_a_build_that_ends_among_its_moves_leaves_no_half_package(tmp_path, monkeypatch, last):
+def test_a_build_that_ends_among_its_moves_leaves_no_half_package(
+    tmp_path, monkeypatch, forgotten, last
+):
     """The support is the same, and so are the names: no module is taken beside one of the other
     build."""
     old, new = ([dx.function(f, [a], k * a) for f in ("one", "two")] for k in (2, 3))
