@@ -1,5 +1,5 @@
-"""From nodes to trees for NumPy: matrix notation where there is one, else entrywise products
-with broadcasting, else `np.einsum`."""
+"""Building trees for NumPy: matrix notation where there is one, else entrywise products with
+broadcasting, else `np.einsum`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 
 
 class Arrays(Builder):
-    """Trees for the style numpy."""
+    """Builds trees for the style numpy."""
 
     max_repeated_length = 24
 
@@ -91,9 +91,10 @@ class Arrays(Builder):
         return self.tree(node, (None,) * node.ndim, frozenset())
 
     def _length(self, square: Node) -> Tree:
-        """The root of a sum of squares, made without them."""
+        """Build the square root of a sum of squares by hypot, as squares may be beyond the range of
+        numbers."""
         if isinstance(square, Map) and isinstance(square.expression, sympy.Add):
-            # hypot(x, y) is hypot(|x|, |y|)
+            # Absolute values are dropped, as hypot(x, y) is hypot(|x|, |y|).
             parts = [sympy.sqrt(e).replace(sympy.Abs, lambda x: x) for e in square.expression.args]
             roots = [self._tree_of(Map(*used_slots(part, square.arguments))) for part in parts]
         elif isinstance(square, Sum):
@@ -102,10 +103,10 @@ class Arrays(Builder):
             roots = [self._root(square)]
         else:
             roots = [algebra.raised(self._tree_of(square), Number(sympy.S.Half))]
-        return reduce(lambda one, other: entrywise.function(hypot, [one, other]), roots)
+        return reduce(lambda left, right: entrywise.function(hypot, [left, right]), roots)
 
     def _root(self, square: Node) -> Tree:
-        """A root of a term of a sum of squares, of either sign where nothing is summed."""
+        """Build a root of a term of a sum of squares; it may be negative unless it is a sum."""
         counts = Counter(square.factors if isinstance(square, Einsum) else ())
         if not isinstance(square, Einsum) or any(count % 2 for count in counts.values()):
             return algebra.raised(self._tree_of(square), Number(sympy.S.Half))
@@ -120,39 +121,41 @@ class Arrays(Builder):
         root = Lengths(square.ndim, body, summed) if summed else body
         return algebra.scale(ONE, [scale], root)
 
-    def _product(self, parts: Product) -> Tree:
-        shape = tuple(parts.sizes[label] for label in parts.output)
-        factors = chain_factors(parts.factors, parts.output)
-        items = remove_spreads([(self._tree_of(factor), own) for factor, own in factors], parts)
-        known = labels_of(items)
-        present = [label for label in parts.output if label in known]
-        along = [parts.output.index(label) for label in present]
-        body = self._body(items, tuple(present), parts)
+    def _product(self, product: Product) -> Tree:
+        shape = tuple(product.sizes[label] for label in product.output)
+        factors = chain_factors(product.factors, product.output)
+        items = remove_spreads(
+            [(self._tree_of(factor), labels) for factor, labels in factors], product
+        )
+        item_labels = labels_of(items)
+        present = [label for label in product.output if label in item_labels]
+        along = [product.output.index(label) for label in present]
+        body = self._body(items, tuple(present), product)
         return entrywise.spread(
-            algebra.scale(ONE, [convert(parts.coefficient)], body), along, shape
+            algebra.scale(ONE, [convert(product.coefficient)], body), along, shape
         )
 
-    def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
-        """The product, all of whose output labels some item has."""
+    def _body(self, items: list[Item], output: tuple[int, ...], product: Product) -> Tree | None:
+        """Multiply items, which have all output labels; None for no items."""
         if not items:
             return None
         if all(labels in ((), output) for _, labels in items):
             return algebra.hadamard([tree for tree, _ in items])
-        reduced = contract(items, output, parts.sizes)
-        if reduced is not None:
-            return reduced
-        items = _split(items, output, parts)
+        chain = contract(items, output, product.sizes)
+        if chain is not None:
+            return chain
+        items = _split_merged_axes(items, output, product)
         scalars = [tree for tree, labels in items if not labels]
         arrays = [(tree, labels) for tree, labels in items if labels]
-        repeats = any(len(set(labels)) < len(labels) for _, labels in arrays)
-        if repeats or not {*labels_of(arrays)} <= {*output}:
-            body = self._contraction(arrays, output, parts)
+        has_repeated_label = any(len(set(labels)) < len(labels) for _, labels in arrays)
+        if has_repeated_label or not {*labels_of(arrays)} <= {*output}:
+            body = self._contraction(arrays, output, product)
         else:
-            body = self._entrywise(arrays, output, parts)
+            body = self._entrywise(arrays, output, product)
         return algebra.scale(ONE, scalars, body)
 
-    def _entrywise(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
-        shape = tuple(parts.sizes[label] for label in output)
+    def _entrywise(self, items: list[Item], output: tuple[int, ...], product: Product) -> Tree:
+        shape = tuple(product.sizes[label] for label in output)
         factors = []
         for tree, labels in items:
             along = sorted(output.index(label) for label in labels)
@@ -160,46 +163,47 @@ class Arrays(Builder):
             factors.append(entrywise.spread(tree, along, shape))
         return algebra.hadamard(factors)
 
-    def _contraction(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
-        used = dict.fromkeys([*output, *labels_of(items)])
-        letters = dict(zip(used, AXES, strict=False))
+    def _contraction(self, items: list[Item], output: tuple[int, ...], product: Product) -> Tree:
+        labels_in_order = dict.fromkeys([*output, *labels_of(items)])
+        letters = dict(zip(labels_in_order, AXES, strict=False))
         inputs = ("".join(letters[label] for label in labels) for _, labels in items)
         subscripts = f"{','.join(inputs)}->{''.join(letters[label] for label in output)}"
         return Contraction(len(output), subscripts, tuple(tree for tree, _ in items))
 
     def _call(self, node: Apply) -> Tree:
-        """The stacked axes that no argument has are left to broadcasting the result."""
-        covered = sorted(labels_of(node.arguments))
+        """Build the tree of an operation; stacked axes that no argument has are broadcast."""
+        stack_labels = sorted(labels_of(node.arguments))
         arguments = []
         for argument, labels in node.arguments:
             core = range(len(labels), argument.ndim)
-            order = [labels.index(i) if i in labels else None for i in covered]
+            order = [labels.index(i) if i in labels else None for i in stack_labels]
             arguments.append(arranged(self._tree_of(argument), (*order, *core)))
-        rank = len(covered) + node.ndim - len(node.stack)
-        along = [*covered, *range(len(node.stack), node.ndim)]
-        return entrywise.spread(call(node, arguments, rank), along, node.shape)
+        rank = len(stack_labels) + node.ndim - len(node.stack)
+        axes = [*stack_labels, *range(len(node.stack), node.ndim)]
+        return entrywise.spread(call(node, arguments, rank), axes, node.shape)
 
 
-def _split(items: list[Item], output: tuple[int, ...], parts: Product) -> list[Item]:
-    """The items with two axes in place of one that is summed over with a merge of these alone."""
+def _split_merged_axes(items: list[Item], output: tuple[int, ...], product: Product) -> list[Item]:
+    """Reshape items with a merged axis that is summed with the merge of two axes alone."""
     for merge in items:
-        tree, labels = merge
-        if not isinstance(tree, Reshaped) or tree.packed or labels[0] in output:
+        tree, (merged, *labels) = merge[0], merge[1] or (-1,)
+        if not isinstance(tree, Reshaped) or tree.packed or merged in output:
             continue
-        found = [item for item in items if item is not merge and labels[0] in item[1]]
-        if len(found) == 1 and found[0][1].count(labels[0]) == 1 and labels[1] != labels[2]:
-            (body, own) = found[0]
-            place = own.index(labels[0])
-            whole = (*own[:place], *labels[1:], *own[place + 1 :])
+        linked = [item for item in items if item is not merge and merged in item[1]]
+        is_private = len(linked) == 1 and linked[0][1].count(merged) == 1
+        if is_private and len(set(labels)) == 2:
+            (body, body_labels) = linked[0]
+            axis = body_labels.index(merged)
+            new_labels = (*body_labels[:axis], *labels, *body_labels[axis + 1 :])
             inner = body.body if isinstance(body, Resized) else body
-            resized = Resized(inner, tuple(parts.sizes[label] for label in whole))
-            rest = [item for item in items if item is not merge and item is not found[0]]
-            return _split([(resized, whole), *rest], output, parts)
+            resized = Resized(inner, tuple(product.sizes[label] for label in new_labels))
+            others = [item for item in items if item is not merge and item is not linked[0]]
+            return _split_merged_axes([(resized, new_labels), *others], output, product)
     return items
 
 
 def arranged(tree: Tree, order: tuple[int | None, ...]) -> Tree:
-    """The axes of `tree` in another order, with new axes of length 1 where `order` has None."""
+    """Reorder the axes of `tree`; insert axes of length 1 where `order` has None."""
     if order == tuple(range(tree.rank)):
         return tree
     if order == (1, 0):

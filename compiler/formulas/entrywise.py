@@ -1,4 +1,4 @@
-"""What works entry by entry; broadcasting (`Spread`) is taken out of it."""
+"""Constructors of entrywise trees, which move broadcasting (`Spread`) outside."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Entrywise = Callable[[Sequence[Tree], int], Tree]
 
 
 def spread(body: Tree, along: Sequence[int], shape: Shape) -> Tree:
-    """`body`, whose axes are the axes `along` of the result, constant along the others; a scalar
-    is so along all of them."""
+    """Broadcast `body`, whose axes are the axes `along` of the result, to `shape`; a scalar is
+    broadcast along all axes."""
     along = along if body.rank else ()
     if len(along) == len(shape):
         return body
@@ -31,17 +31,17 @@ def spread(body: Tree, along: Sequence[int], shape: Shape) -> Tree:
 
 
 def entrywise(build: Entrywise, children: Sequence[Tree]) -> Tree:
-    """`build` of children of one rank and scalars, and that rank, with broadcasting taken out."""
+    """Call `build` with children, of one rank or scalars, and this rank, with common broadcasting
+    moved outside."""
     rank = max((child.rank for child in children), default=0)
     spreads = [child for child in children if isinstance(child, Spread)]
     if not spreads:
         return build(children, rank)
-    every = range(rank)
     axes = {
         axis
         for child in children
         if child.rank
-        for axis in (child.along if isinstance(child, Spread) else every)
+        for axis in (child.along if isinstance(child, Spread) else range(rank))
     }
     along = sorted(axes)
     shape = spreads[0].shape
@@ -59,7 +59,7 @@ def _restrict(tree: Tree, along: Sequence[int], shape: Shape) -> Tree:
 
 
 def function(head: type, arguments: Sequence[Tree]) -> Tree:
-    """A SymPy function, entry by entry."""
+    """Apply a SymPy function entry by entry."""
 
     def build(parts: Sequence[Tree], axes: int) -> Tree:
         if len(parts) == 1 and isinstance(parts[0], Transpose):
@@ -70,20 +70,20 @@ def function(head: type, arguments: Sequence[Tree]) -> Tree:
 
 
 def positive(tree: Tree) -> Tree:
-    """1 where the tree is positive, 1/2 where it is 0, else 0."""
+    """Build 1 where the tree is positive, 1/2 where it is 0, else 0."""
     return entrywise(lambda parts, axes: Positive(axes, *parts), [tree])
 
 
 def relation(symbol: str, left: Tree, right: Tree) -> Tree:
-    """A comparison, entry by entry."""
+    """Compare entry by entry."""
     return entrywise(lambda parts, axes: Relation(axes, symbol, *parts), (left, right))
 
 
 def logic(word: str, conditions: Sequence[Tree]) -> Tree:
-    """Conditions joined by "and" or "or", or one negated by "not"."""
+    """Join conditions by "and" or "or", or negate one by "not"."""
     return entrywise(lambda parts, axes: Logic(axes, word, tuple(parts)), conditions)
 
 
 def choice(condition: Tree, yes: Tree, no: Tree) -> Tree:
-    """`yes` where the condition holds, else `no`."""
+    """Take `yes` where the condition holds, else `no`."""
     return entrywise(lambda parts, axes: Choice(axes, *parts), (condition, yes, no))

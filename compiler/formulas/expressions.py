@@ -1,4 +1,4 @@
-"""SymPy scalar expressions as trees, entry by entry."""
+"""Entrywise trees of SymPy's scalar expressions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NO_SYMBOLS: Mapping[sympy.Symbol, Tree] = {}
 
 
 def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree] = NO_SYMBOLS) -> Tree:
-    """The tree of an expression; `symbols`: the arrays that its symbols stand for, of one
-    rank. Other symbols are dimensions.
+    """Build the tree of an expression. `symbols`: the arrays, of one rank, that its symbols stand
+    for. Other symbols are dimensions.
 
     Raises UnsupportedError for what is neither arithmetic, a function nor a condition.
     """
@@ -33,16 +33,16 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree] = NO_S
         case sympy.Number() | sympy.NumberSymbol():
             return Number(expression)
         case sympy.Add():
-            found, left = _indicators(expression.args)
+            indicator, others = _split_indicator(expression.args)
             terms = [
                 algebra.scale(scale, [], entrywise.positive(convert(t, symbols)))
-                for scale, t in found
+                for scale, t in indicator
             ]
-            return algebra.add([*terms, *parts(left)])
+            return algebra.add([*terms, *parts(others)])
         case sympy.Mul():
-            roots, left = _root(expression.args)
-            factors = [algebra.raised(convert(own), half) for own, half in roots]
-            return algebra.hadamard([*factors, *parts(left)])
+            root, others = _split_root(expression.args)
+            factors = [algebra.raised(convert(base), exponent) for base, exponent in root]
+            return algebra.hadamard([*factors, *parts(others)])
         case sympy.Pow():
             return algebra.raised(*parts(expression.args))
         case sympy.Piecewise():
@@ -67,8 +67,9 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree] = NO_S
 Basics = tuple[sympy.Basic, ...]
 
 
-def _indicators(terms: Basics) -> tuple[list[tuple[sympy.Expr, sympy.Expr]], Basics]:
-    """c + c sign(t) among the terms of a sum, as 2 c and t, and the other terms."""
+def _split_indicator(terms: Basics) -> tuple[list[tuple[sympy.Expr, sympy.Expr]], Basics]:
+    """Split c + c sign(t) = 2 c [t > 0] off a sum: returns 2 c and t, if any, and the other
+    terms."""
     number = next((term for term in terms if term.is_number), sympy.S.Zero)
     for term in terms:
         scale, function = term.as_coeff_Mul()
@@ -78,25 +79,27 @@ def _indicators(terms: Basics) -> tuple[list[tuple[sympy.Expr, sympy.Expr]], Bas
     return [], terms
 
 
-def _root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
-    """Square roots of numbers among factors as one, √2 / (2 √π) = 1/√(2 π), and the others."""
+def _split_root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
+    """Join several square roots of numbers, √2 / (2 √π) = 1/√(2 π): returns base and exponent, if
+    any, and the other factors."""
     numbers = [factor for factor in factors if factor.is_number]
     roots = [f for f in numbers if isinstance(f, sympy.Pow) and abs(f.exp) == sympy.S.Half]
-    over, under = sympy.fraction(sympy.prod(numbers) ** 2)
-    if len(roots) < 2 or (over * under).atoms(sympy.Pow):
+    numerator, denominator = sympy.fraction(sympy.prod(numbers) ** 2)
+    if len(roots) < 2 or (numerator * denominator).atoms(sympy.Pow):
         return [], factors
-    rest = tuple(factor for factor in factors if factor not in numbers)
+    others = tuple(factor for factor in factors if factor not in numbers)
     sign = sympy.sign(sympy.prod(numbers))
-    half = sympy.S.Half
-    root = (under, Number(-half)) if over == 1 else (over / under, Number(half))
-    return [root], (sign, *rest)
+    root = (numerator / denominator, Number(sympy.S.Half))
+    if numerator == 1:
+        root = (denominator, Number(-sympy.S.Half))
+    return [root], (sign, *others)
 
 
 def _piecewise(pairs: tuple[ExprCondPair, ...], symbols: Mapping[sympy.Symbol, Tree]) -> Tree:
-    """Nested choices; the last branch holds where no condition does (NumPy's nan otherwise)."""
-    (value, condition), *rest = pairs
+    """Nest choices; the value is nan, as NumPy's, where no condition holds."""
+    (value, condition), *further_pairs = pairs
     yes = convert(value, symbols)
     if condition == sympy.true:
         return yes
-    no = _piecewise(tuple(rest), symbols) if rest else Number(sympy.S.NaN)
+    no = _piecewise(tuple(further_pairs), symbols) if further_pairs else Number(sympy.S.NaN)
     return entrywise.choice(convert(condition, symbols), yes, no)

@@ -1,15 +1,14 @@
-"""How long formulas are to read, which is all that a formula's own text decides: the shorter of two
-ways to write it is taken, and what is long and repeated gets a name."""
+"""The length of formulas, which decides between two ways to write them, and on definitions."""
 
 from derivatrix.compiler.formulas.printers.mathematics import UNICODE
 from derivatrix.compiler.formulas.tree import Tree
 
 
 def length(tree: Tree) -> int:
-    """The number of characters of a tree in Unicode, whatever the style it is meant for."""
+    """Count the characters of a tree in Unicode, which serves for all styles."""
     return len(UNICODE.text(tree))
 
 
 def shortest_first(tree: Tree) -> tuple[int, str]:
-    """A key to sort by: the shorter first, those of one length by the alphabet."""
+    """Return a sort key: by length, then by the alphabet."""
     return length(tree), UNICODE.text(tree)

@@ -1,4 +1,4 @@
-"""How names are shown: accents, Greek letters, subscripts."""
+"""Names in formulas: accents, Greek letters, subscripts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ GREEK = {
 SPELLED = {letter: name for name, letter in GREEK.items()}
 
 LATIN = {"Chi": "X", "Eta": "H", "Rho": "P"}
-"""Capitals that look like other Latin letters than their names start with; TeX has no commands
-for those that look like Latin ones."""
+"""Greek capitals, without a command in TeX, whose Latin look-alike is not their first letter."""
 
 ACCENTS = {"bar": "\N{COMBINING MACRON}", "dot": "\N{COMBINING DOT ABOVE}"}
 
@@ -25,15 +24,15 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """A name as its base and subscript: "X1" -> ("X", "1"), "A_inv" -> ("A", "inv")."""
+    """Split a name into base and subscript: "X1" into "X" and "1", "A_inv" into "A" and "inv"."""
     match = re.fullmatch(r"(.+?)_+([^_].*)", name) or re.fullmatch(r"(.*?[^\d_])(\d+)", name)
     base, subscript = match.groups() if match else (name, "")
     return (base.rstrip("_") or base), subscript
 
 
 def unicode_name(name: str, accent: str) -> str:
-    """A name in Unicode, as it was written but for numbers, which become subscripts; longer names
-    get the accent as a suffix (weights_bar)."""
+    """Write a name in Unicode as it was declared; a number becomes a subscript, and the accent of a
+    longer name a suffix (weights_bar)."""
     base, subscript = split_name(name)
     suffix = ""
     if accent and len(base) == 1:
@@ -46,7 +45,7 @@ def unicode_name(name: str, accent: str) -> str:
 
 
 def latex_name(name: str, accent: str) -> str:
-    """A name in LaTeX."""
+    """Write a name in LaTeX."""
     base, subscript = split_name(name)
     text = _latex_word(base)
     if accent:
@@ -56,7 +55,7 @@ def latex_name(name: str, accent: str) -> str:
 
 
 def latex_verbatim(name: str, accent: str) -> str:
-    """A name in LaTeX letter by letter."""
+    """Write a name in LaTeX letter by letter."""
     escaped = name.replace("_", r"\_")
     text = rf"\mathrm{{{escaped}}}"
     return _wide(text, accent) if accent else text

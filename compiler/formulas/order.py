@@ -1,4 +1,4 @@
-"""Sort keys: in which order factors and terms are written."""
+"""Sort keys that order factors and terms as they are written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from derivatrix.compiler.formulas.tree import (
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
-    """Numbers, sizes, cotangents, names, others; entries of arrays stay as they come."""
+    """Order numbers, sizes, cotangents, names, others; keep the order of entries of arrays."""
     if isinstance(tree, Number):
         return 0, tree.sort_key
     if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
@@ -36,29 +36,30 @@ def scalar_order(tree: Tree) -> tuple[int, str]:
 
 
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
-    """The term whose cotangent stands leftmost first, positive before negative, then shorter."""
+    """Order terms with a cotangent far left first, then positive ones, then short ones."""
     position = tree.accent_position
-    place = position if position is not None else 1 << 20
+    beyond_all = 1 << 20
+    place = position if position is not None else beyond_all
     return place, tree.is_negative, *shortest_first(tree)
 
 
 def factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
-    """Cotangents first, then names, divisors last."""
-    plain = isinstance(tree, Name)
-    return divisor(tree) is not None, tree.accent_position is None, not plain, tree.sort_key
+    """Order cotangents first, then names, divisors last."""
+    is_divisor, has_accent = divisor(tree) is not None, tree.accent_position is not None
+    return is_divisor, not has_accent, not isinstance(tree, Name), tree.sort_key
 
 
 def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
-    """Few transposes, a cotangent first."""
+    """Prefer few transposes, then a cotangent as first factor."""
     count = sum(factor.counts[Transpose] for factor in chain)
     return count, chain[0].accent_position is None, [factor.sort_key for factor in chain]
 
 
 def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
-    """Few factors, a differential last, few transposes, an inverse or transpose first."""
+    """Prefer few factors, a differential last, few transposes, an inverse or transpose first."""
     factors = tree.factors if isinstance(tree, Matmul) else (tree,)
-    first = factors[0]
-    inverse = isinstance(first, Power) and first.exponent < 0
-    leads = inverse or isinstance(first, Transpose)
-    moves = tree.counts[Differential] > 0 and not isinstance(factors[-1], Differential)
-    return len(factors), moves, tree.counts[Transpose], not leads, tree.sort_key
+    is_inverse = isinstance(factors[0], Power) and factors[0].exponent < 0
+    has_preferred_start = is_inverse or isinstance(factors[0], Transpose)
+    is_rotated = tree.counts[Differential] > 0 and not isinstance(factors[-1], Differential)
+    transposes = tree.counts[Transpose]
+    return len(factors), is_rotated, transposes, not has_preferred_start, tree.sort_key

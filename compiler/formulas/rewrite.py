@@ -1,4 +1,4 @@
-"""Trees with parts replaced, and how often parts occur."""
+"""Replacing parts of trees, and counting them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from derivatrix.compiler.formulas.tree import Tree
 
 
 def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """A tree of the same kind with every child changed; the tree itself where none is."""
+    """Rebuild a tree with every child changed; return the tree itself if no child changes."""
 
     def new(value: object) -> object:
         if isinstance(value, Tree):
@@ -24,19 +24,19 @@ def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
 
 
 def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
-    """A tree with every part that is a key of `table` replaced by its value."""
-    known: dict[Tree, Tree] = dict(table)
+    """Replace each part of a tree that is a key of `table` by its value."""
+    replacements: dict[Tree, Tree] = dict(table)
 
-    def new(own: Tree) -> Tree:
-        if own not in known:
-            known[own] = mapped(own, new)
-        return known[own]
+    def replacement(part: Tree) -> Tree:
+        if part not in replacements:
+            replacements[part] = mapped(part, replacement)
+        return replacements[part]
 
-    return new(tree)
+    return replacement(tree)
 
 
 def occurrences(trees: Iterable[Tree]) -> Counter[Tree]:
-    """How often each part is written."""
+    """Count how often each part is written in all trees together."""
     roots, counts = list(trees), Counter[Tree]()
     pending = list(roots)
     while pending:
@@ -45,7 +45,8 @@ def occurrences(trees: Iterable[Tree]) -> Counter[Tree]:
             counts[tree] = 0
             pending.extend(tree.children)
     counts.update(roots)
-    for tree in sorted(counts, key=lambda own: -own.counts.total()):  # each before its parts
-        for part in tree.children:
-            counts[part] += counts[tree]
+    # Larger trees come first, so that the count of a tree is complete before its children's.
+    for tree in sorted(counts, key=lambda part: -part.counts.total()):
+        for child in tree.children:
+            counts[child] += counts[tree]
     return counts

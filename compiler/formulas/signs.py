@@ -1,7 +1,6 @@
-"""The letters that formulas use as signs, and their bold forms, which are written beside a name
-with the same letter.
+"""Letters that formulas use as signs, which are bold in formulas with a name of the same letter.
 
-So `I + X` with an input `I` is not read as the identity plus X, which is `𝐈 + X`. Names of
+So with an input `I`, `I + X` is that input plus X, and `𝐈 + X` the identity plus X. Names of
 functions are treated alike: beside an input `tr`, a trace is `𝐭𝐫(X)`.
 """
 
@@ -23,12 +22,12 @@ SIGNS = {
     "π": "circle constant",
     "γ": "Euler constant",
 }
-"""The letters, and what a line below the formula says of their bold forms: nothing of d, the
-differential, which is in each line of a derivation."""
+"""Meanings of the letters, which explain bold signs below a formula; the d of differentials, in
+each line of a derivation, needs no explanation."""
 
 
 def bold(text: str) -> str:
-    """The text in bold letters. No name has these: Python reads them as plain ones."""
+    """Write a text in bold letters, which no name has, since Python reads them as plain ones."""
     return "".join(map(_bold_letter, text))
 
 

@@ -1,4 +1,4 @@
-"""Operations that solve a matrix equation for their last argument, as matrices between vectors."""
+"""Solutions of matrix equations as matrices that act on the vec of the right-hand side."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.operation import OPERATIONS
 
 Terms = Sequence[tuple[Tree | None, Tree | None]]
-"""Pairs A, B: the sum of A X B is the last argument; None stands for the identity."""
+"""Pairs A, B of the equation Σ A X B = C; None is the identity."""
 
 
 def _polar(matrix: Tree) -> Terms:
-    """X Wᵀ Y + Y Wᵀ X, where W is the polar factor of X."""
+    """Return the terms of Y ↦ X Wᵀ Y + Y Wᵀ X, where W is the polar factor of X."""
     polar = OPERATIONS["polar_factor"]
     factor = algebra.transpose(kinds.Call(2, polar.key, (matrix,), (), 0, False, polar))
     return (algebra.matmul(matrix, factor), None), (None, algebra.matmul(factor, matrix))
@@ -26,19 +26,19 @@ def _polar(matrix: Tree) -> Terms:
 
 EQUATIONS: dict[str, Callable[..., Terms]] = {
     "solve_sylvester": lambda left, right: ((left, None), (None, right)),
-    "solve_continuous_lyapunov": lambda own: ((own, None), (None, algebra.transpose(own))),
-    "solve_discrete_lyapunov": lambda own: (
+    "solve_continuous_lyapunov": lambda a: ((a, None), (None, algebra.transpose(a))),
+    "solve_discrete_lyapunov": lambda a: (
         (None, None),
-        (algebra.scale(-sympy.S.One, [], own), algebra.transpose(own)),
+        (algebra.scale(-sympy.S.One, [], a), algebra.transpose(a)),
     ),
     "solve_polar": _polar,
 }
-"""By an operation's name, the terms of its equation, given its other arguments."""
+"""Terms of the equation that an operation solves for its last argument C, from the others."""
 
 
 def solving_matrix(name: str, arguments: Sequence[Tree], shape: Shape) -> Tree:
-    """M with vec X = M vec C for the solution X, of this shape, of an equation with C on the right:
-    the inverse of the sum of Bᵀ ⊗ A."""
+    """Build M with vec X = M vec C for the solution X, of this shape, of Σ A X B = C: the inverse
+    of Σ Bᵀ ⊗ A."""
     rows, columns = map(kinds.Identity, shape)
     terms: list[Tree] = []
     for left, right in EQUATIONS[name](*arguments):

@@ -1,9 +1,8 @@
-"""Formulas as trees: what the printers print.
+"""Trees of formulas, which the printers write.
 
-A tree stands for an array of rank 0, 1 or 2 in matrix notation (a vector is a column), or for
-one of any rank where its parts work entry by entry. The kinds only hold their parts; `algebra`
-builds them in normal form. Trees compare by value, and their `repr` is the same in every
-process.
+A tree is an array of rank 0, 1 or 2 in matrix notation (a vector is a column), or an entrywise
+expression of any rank. The kinds only hold their parts; `algebra` builds them in normal form. Trees
+compare by value, and their `repr` is the same in every process.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def kind(cls: type[T]) -> type[T]:
-    """A frozen dataclass that computes its hash only once: trees are deep, and looked up often."""
-    made = dataclass(frozen=True, repr=False)(cls)
-    compute = made.__hash__
+    """Make a frozen dataclass that caches its hash, as trees are deep and looked up often."""
+    frozen = dataclass(frozen=True, repr=False)(cls)
+    compute_hash = frozen.__hash__
 
     def cached_hash(self: T) -> int:
         if "hash" not in self.__dict__:
-            self.__dict__["hash"] = compute(self)
+            self.__dict__["hash"] = compute_hash(self)
         return self.__dict__["hash"]
 
-    made.__hash__ = cached_hash  # type: ignore[method-assign, assignment]
-    return made
+    frozen.__hash__ = cached_hash  # type: ignore[method-assign, assignment]
+    return frozen
 
 
 @kind
@@ -51,35 +50,35 @@ class Tree:
 
     @cached_property
     def texts(self) -> dict[object, tuple[str, int]]:
-        """What has been printed, by printer."""
+        """Printed texts and their precedence, by printer."""
         return {}
 
     @cached_property
     def children(self) -> tuple[Tree, ...]:
-        """The trees that it is built of."""
+        """The trees among the fields."""
         return tuple(_trees(tuple(getattr(self, part.name) for part in fields(self))))
 
     @cached_property
     def counts(self) -> Counter[type[Tree]]:
-        """How often each kind is written in it, its own kind included."""
-        found: Counter[type[Tree]] = Counter({type(self): 1})
-        for part in self.children:
-            found.update(part.counts)
-        return found
+        """The number of nodes of each kind, this one included."""
+        counts: Counter[type[Tree]] = Counter({type(self): 1})
+        for child in self.children:
+            counts.update(child.counts)
+        return counts
 
     @cached_property
     def letters(self) -> frozenset[str]:
-        """The names in its indices, without those summed over."""
+        """The letters of free indices."""
         return frozenset().union(*(part.letters for part in self.children))
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of arrays and sizes that it is written with."""
+        """The names of arrays and sizes."""
         return frozenset().union(*(part.names for part in self.children))
 
     @cached_property
     def accent_position(self) -> int | None:
-        """The place, among its names, of the first cotangent or tangent; None: it has neither."""
+        """The position of the first cotangent or tangent among the names, if there is one."""
         before = 0
         for part in self.children:
             if part.accent_position is not None:
@@ -89,14 +88,14 @@ class Tree:
 
     @property
     def is_negative(self) -> bool:
-        """Whether it is written with a minus sign in front."""
+        """True if the text starts with a minus sign."""
         return False
 
     @cached_property
     def sort_key(self) -> str:
         """The tree's `repr`."""
-        shown = [f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr]
-        return f"{type(self).__qualname__}({', '.join(shown)})"
+        values = [f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr]
+        return f"{type(self).__qualname__}({', '.join(values)})"
 
     def __repr__(self) -> str:
         return self.sort_key
@@ -141,8 +140,8 @@ class Matrix(Tree):
 
 @kind
 class Name(Ranked):
-    """An input, cotangent, tangent or shared part. `base`: what is shown, with `accent` "bar",
-    "dot" or ""; `python`: its name in NumPy texts."""
+    """An input, cotangent, tangent or definition. `base`: the name for reading, with the `accent`
+    "bar", "dot" or ""; `python`: the name in NumPy texts."""
 
     base: str
     python: str
@@ -160,7 +159,7 @@ class Name(Ranked):
 
 @kind
 class Differential(Ranked):
-    """dY for a part Y of a derivation."""
+    """dY for a subexpression Y of a derivation."""
 
     body: Tree
     symmetric: bool
@@ -261,7 +260,7 @@ class Gathered(Matrix):
 
 
 Range = tuple[Dimension, Dimension, int, Dimension]
-"""Entries along an axis: the first, how many, the step between them, and the axis's size."""
+"""Entries along an axis: start, count, step, and the size of the axis."""
 
 
 @kind
@@ -279,7 +278,7 @@ class Rows(Matrix):
 
     @property
     def range(self) -> Range:
-        """Which entries of an axis a product with it takes."""
+        """The entries that a product with these rows selects."""
         return self.start, self.count, self.step, self.size
 
 
@@ -293,8 +292,8 @@ class Part(Tree):
 
     @cached_property
     def letters(self) -> frozenset[str]:
-        taken = (part[0] if isinstance(part, tuple) else part for part in self.ranges)
-        return self.body.letters.union(*(_names(part) for part in taken if part is not None))
+        starts = (part[0] if isinstance(part, tuple) else part for part in self.ranges)
+        return self.body.letters.union(*(_names(start) for start in starts if start is not None))
 
     @property
     def rank(self) -> int:
@@ -316,8 +315,8 @@ class Padded(Tree):
 
 @kind
 class Block(Ranked):
-    """A matrix of blocks, row by row, or a vector of parts, one a row: the sum of `cells`. Zeros
-    have no size where that is the size of their neighbours."""
+    """A block matrix, row by row, or a vector of parts, one a row: the sum of `cells`. Zeros lack
+    the sizes that their neighbours have."""
 
     rows: tuple[tuple[Tree, ...], ...]
     cells: tuple[Padded, ...]
@@ -374,7 +373,7 @@ class Diagonals(Matrix):
 
 @kind
 class Vectorised(Vector):
-    """A matrix as a vector, column by column; `packed`: its lower triangle, row by row."""
+    """vec of a matrix, which stacks columns; `packed`: vech, its lower triangle row by row."""
 
     body: Tree
     packed: bool
@@ -382,8 +381,8 @@ class Vectorised(Vector):
 
 @kind
 class Unvectorised(Matrix):
-    """The matrix (rows, columns) that a vector holds column by column; `packed`: the lower
-    triangular one whose triangle it holds row by row."""
+    """The matrix (rows, columns) whose vec is `body`; `packed`: the lower triangular one whose
+    vech it is."""
 
     body: Tree
     rows: Dimension
@@ -393,7 +392,7 @@ class Unvectorised(Matrix):
 
 @kind
 class Transpose(Tree):
-    """A matrix transposed; of a vector: a row, which only occurs inside a `Matmul`."""
+    """A transposed matrix; of a vector, a row, which occurs in `Matmul` and `Kronecker` only."""
 
     body: Tree
 
@@ -404,8 +403,8 @@ class Transpose(Tree):
 
 @kind
 class Power(Matrix):
-    """An integer power of a square matrix; negative: of its inverse. symmetric: whether the matrix
-    is known to be, which the text of a sum or product does not show."""
+    """An integer power of a square matrix, negative for its inverse. symmetric: True if the matrix
+    is known to be symmetric, which a sum or product does not show."""
 
     body: Tree
     exponent: int
@@ -414,7 +413,7 @@ class Power(Matrix):
 
 @kind
 class Matmul(Tree):
-    """A chain of matrices; it may start with a row or end with a column, and hold the outer
+    """A product of matrices, which may start with a row, end with a column, and contain the outer
     product of a column and a row."""
 
     factors: tuple[Tree, ...]
@@ -489,14 +488,14 @@ class Scale(Tree):
 
 @kind
 class Hadamard(Ranked):
-    """A product entry by entry; negative `Raise` factors are divisors."""
+    """An entrywise product; factors that are negative powers (`Raise`) are divisors."""
 
     factors: tuple[Tree, ...]
 
 
 @kind
 class Raise(Ranked):
-    """A power entry by entry, or of a scalar. The exponent is a `Number` or any tree."""
+    """An entrywise power, or one of a scalar."""
 
     body: Tree
     exponent: Tree
@@ -524,7 +523,7 @@ class Spread(Tree):
 
 @kind
 class Function(Ranked):
-    """A SymPy function entry by entry. `head` is its name, `function` the class."""
+    """An entrywise function; `head`: the name of SymPy's class `function`."""
 
     head: str
     arguments: tuple[Tree, ...]
@@ -533,7 +532,7 @@ class Function(Ranked):
 
 @kind
 class Relation(Ranked):
-    """A comparison entry by entry: ">", ">=", "<", "<=", "==", "!="; 1 where it holds."""
+    """An entrywise comparison, ">", ">=", "<", "<=", "==" or "!="; 1 where it holds."""
 
     symbol: str
     left: Tree
@@ -635,7 +634,7 @@ class Contraction(Ranked):
 
 @kind
 class Lengths(Ranked):
-    """The roots of sums of squares over the axes `summed`; only in NumPy texts."""
+    """Square roots of sums of squares over the axes `summed`; only in NumPy texts."""
 
     body: Tree
     summed: tuple[int, ...]
@@ -655,8 +654,8 @@ class Resized(Tree):
 
 @kind
 class Arranged(Ranked):
-    """The axes of `body` in another order, with axes of length 1 put in where `places` has None;
-    only in NumPy texts."""
+    """The axes of `body` in the order `places`, with new axes of length 1 for None; only in NumPy
+    texts."""
 
     body: Tree
     places: tuple[int | None, ...]
@@ -667,7 +666,7 @@ def _names(index: sympy.Expr) -> frozenset[str]:
 
 
 def negated(tree: Tree) -> Tree:
-    """A number, or a product with a coefficient, without its minus sign."""
+    """Remove the minus sign of a number or of a coefficient."""
     if isinstance(tree, Number):
         return Number(-tree.value)
     assert isinstance(tree, Scale)
@@ -675,12 +674,12 @@ def negated(tree: Tree) -> Tree:
 
 
 def is_row(tree: Tree) -> TypeGuard[Transpose]:
-    """Whether a factor of a `Matmul` is a row."""
+    """Tell whether a tree is a transposed vector."""
     return isinstance(tree, Transpose) and tree.body.rank == 1
 
 
 def divisor(factor: Tree) -> Tree | None:
-    """1 / factor, where the factor is a negative power."""
+    """Return 1 / factor for a factor that is a negative power, else None."""
     if not isinstance(factor, Raise) or not isinstance(factor.exponent, Number):
         return None
     exponent = -factor.exponent.value
@@ -690,14 +689,14 @@ def divisor(factor: Tree) -> Tree | None:
 
 
 def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
-    """The factors of a product, and what it is divided by."""
-    over = [factor for factor in factors if divisor(factor) is None]
-    return over, [under for factor in factors if (under := divisor(factor)) is not None]
+    """Split the factors of a product into those of the numerator and of the denominator."""
+    numerator = [factor for factor in factors if divisor(factor) is None]
+    return numerator, [d for factor in factors if (d := divisor(factor)) is not None]
 
 
 def divided_in_turn(tree: Tree) -> list[Tree]:
-    """What to divide by one after the other in place of a power, which may be beyond the range of
-    numbers."""
+    """Split a divisor that is a power, which may be beyond the range of numbers, into divisors to
+    be applied one after the other."""
     if not isinstance(tree, Raise) or not isinstance(tree.exponent, Number):
         return [tree]
     parts = divided_powers(tree.exponent.value) if tree.exponent.value.is_positive else []

@@ -1,8 +1,9 @@
 """Jacobians and Hessians as matrices, ∂vec Y/∂(vec X)ᵀ, as Magnus and Neudecker write them.
 
-vec stacks the columns of a matrix. A symmetric input S stands as vech S, its lower triangle row by
-row, with vec S = D vech S; so does a lower triangular L, with vec L = Lᵀ vech L for the elimination
-matrix L, the transpose of an upper triangular one, and a diagonal one as its diagonal.
+vec stacks the columns of a matrix. A symmetric input S is vectorised as vech S, its lower triangle
+row by row, with vec S = D vech S; a lower triangular matrix A likewise, with vec A = Lᵀ vech A for
+the elimination matrix L; an upper triangular one as vech of its transpose, and a diagonal one as
+its diagonal.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.product import Product
 
 HALVES = {"symmetric": "symmetric", "spd": "symmetric", "lower": "lower", "upper": "upper"}
-"""The structures whose matrices stand as vech, by what they are."""
+"""Structures of inputs that are vectorised by vech, and the half that determines them."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is differentiated, or by what: an array with so many axes. half: "symmetric", "lower"
-    or "upper" where vech stands for the matrix, else ""; diagonal: whether its diagonal does."""
+    """The vectorisation of the value or of an input with `rank` axes. half: "symmetric", "lower"
+    or "upper" for a matrix vectorised by vech, else ""; diagonal: True if it is its diagonal."""
 
     rank: int
     half: str = ""
@@ -44,12 +45,12 @@ class Side:
 
     @staticmethod
     def of(leaf: ir.Leaf) -> Side:
-        """The side of an input."""
+        """Return the vectorisation of an input."""
         return Side(leaf.ndim, HALVES.get(leaf.structure, ""), leaf.structure == "diagonal")
 
     @property
     def operator(self) -> str:
-        """What stands for the array: "vec", ..., or "" for itself."""
+        """The name of the vectorisation: "vec", ..., or "" for the array itself."""
         if self.diagonal:
             return "diagonal"
         if self.half == "upper":
@@ -57,14 +58,14 @@ class Side:
         return ("vech" if self.half else "vec") if self.rank == 2 else ""
 
     def count(self, shape: Shape) -> Dimension:
-        """The number of entries of what stands for an array of this shape."""
+        """Return the length of a vectorised array of this shape."""
         if self.half:
             return sympy.expand(shape[0] * (shape[0] + 1) / 2)
         return shape[0] if self.diagonal else sympy.expand(sympy.Mul(*shape))
 
     def matrix(self, size: Dimension) -> Tree | None:
-        """M with vec X = M x for what stands for a matrix X of this size, or its transpose if that
-        is upper triangular; None for vec X itself."""
+        """Return M with vec X = M x for a matrix X of this size that is vectorised as x (of an
+        upper triangular one, the transpose); None if x is vec X."""
         if self.half == "symmetric":
             return kinds.Duplication(size)
         return kinds.Transpose(kinds.Elimination(size)) if self.half else None
@@ -104,103 +105,104 @@ class VecArrays(_VecForm, Arrays):
 
 
 def vec_tree(builder: _VecForm, node: ir.Node, row: Side, column: Side) -> Tree:
-    """The matrix of a Jacobian whose first axes are those of `row`.
+    """Build the matrix of a Jacobian whose first axes are those of `row`.
 
-    builder: makes the trees of its factors. Raises NoMatrixNotation where there is no vec form.
+    builder: builds the trees of its factors. Raises NoMatrixNotation if there is no vec form.
     """
     if not (1 <= row.rank <= 2 and 1 <= column.rank <= 2 and row.rank + column.rank == node.ndim):
         raise NoMatrixNotation
     straight: dict[Tree, sympy.Expr] = {}
     crossed: dict[Tree, sympy.Expr] = {}
     for product in jacobian_products(node):
-        form = _of_product(builder, product, row, column)
-        coefficient, body = _split(form.tree)
-        found = crossed if form.crossed else straight
-        found[body] = found.get(body, sympy.S.Zero) + coefficient
-    turn = kinds.Commutation(*node.shape[-2:])
+        form = _product_form(builder, product, row, column)
+        coefficient, body = sympy.S.One, form.tree
+        if isinstance(body, kinds.Scale) and body.body is not None:
+            coefficient = body.coefficient
+            body = algebra.scale(sympy.S.One, body.scalars, body.body)
+        coefficients = crossed if form.crossed else straight
+        coefficients[body] = coefficients.get(body, sympy.S.Zero) + coefficient
+    commutation = kinds.Commutation(*node.shape[-2:])
     terms = [algebra.scale(number, [], body) for body, number in straight.items()]
     terms += [
-        algebra.scale(number, [], algebra.matmul(body, turn)) for body, number in crossed.items()
+        algebra.scale(number, [], algebra.matmul(body, commutation))
+        for body, number in crossed.items()
     ]
     if not terms:
         shapes = node.shape[: row.rank], node.shape[row.rank :]
         return kinds.Zeros((row.count(shapes[0]), column.count(shapes[1])))
     tree = builder.sum_terms(terms)
-    before, after = row.matrix(node.shape[0]), column.matrix(node.shape[-1])
-    if after is not None:
-        tree = algebra.matmul(tree, after)
-    return tree if before is None else algebra.matmul(algebra.transpose(before), tree)
+    row_matrix, column_matrix = row.matrix(node.shape[0]), column.matrix(node.shape[-1])
+    if column_matrix is not None:
+        tree = algebra.matmul(tree, column_matrix)
+    return tree if row_matrix is None else algebra.matmul(algebra.transpose(row_matrix), tree)
 
 
-def _split(tree: Tree) -> tuple[sympy.Expr, Tree]:
-    """A term as a number and the rest."""
-    if isinstance(tree, kinds.Scale) and tree.body is not None:
-        return tree.coefficient, algebra.scale(sympy.S.One, tree.scalars, tree.body)
-    return sympy.S.One, tree
-
-
-def _of_product(builder: Builder, product: Product, row: Side, column: Side) -> Form:
+def _product_form(builder: Builder, product: Product, row: Side, column: Side) -> Form:
+    """Write a product of `jacobian_products` as a matrix. Masks of triangular inputs are left out,
+    as vech has the entries of the triangle only."""
     rows, columns = list(product.output[: row.rank]), list(product.output[row.rank :])
     factors = list(product.factors)
     for side, labels in ((row, rows), (column, columns)):
         if side.half == "upper":
             labels.reverse()
         if side.half in ("lower", "upper"):
-            factors = [own for own in factors if not _masks(own, labels)]
+            factors = [factor for factor in factors if not _is_mask(factor, labels)]
         if side.diagonal:
             labels[:] = dict.fromkeys(labels)
     items: list[Item] = [(convert(product.counted().coefficient), ())]
-    items += [_item(builder, node, own) for node, own in factors]
+    items += [_item(builder, factor) for factor in factors]
     form = vec_form(without_spreads(items), tuple(rows), tuple(columns), product.sizes)
-    return _beside_duplications(form, row, column)
+    return _simplify_beside_duplication(form, row, column)
 
 
-def _whole(builder: Builder, node: ir.Node) -> Tree:
+def _tree(builder: Builder, node: ir.Node) -> Tree:
     if isinstance(node, ir.Structural):
         return matrix(node)
     return builder.tree(node, (None,) * node.ndim, frozenset())
 
 
-def _item(builder: Builder, node: ir.Node, labels: ir.Labels) -> Item:
-    """A factor as a tree; solutions of an equation as the matrix that makes them."""
+def _item(builder: Builder, factor: ir.Factor) -> Item:
+    """Build the tree of a factor; of solutions of an equation for all right-hand sides, the matrix
+    that maps the vec of a right-hand side to that of its solution."""
+    node, labels = factor
     if not isinstance(node, ir.Apply) or node.ndim < 3:
-        return _whole(builder, node), labels
-    arguments = [_whole(builder, argument) for argument, _ in node.arguments[:-1]]
+        return _tree(builder, node), labels
+    arguments = [_tree(builder, argument) for argument, _ in node.arguments[:-1]]
     tree = solving_matrix(node.operation.name, arguments, node.shape[-2:])
     return tree, labels[2:] + labels[:2]
 
 
-def _masks(factor: ir.Factor, labels: Sequence[int]) -> bool:
-    """Whether a factor is the mask of a lower triangle with these axes."""
-    node, own = factor
-    return isinstance(node, ir.Triangle) and node.offset == 0 and list(own) == labels
+def _is_mask(factor: ir.Factor, labels: Sequence[int]) -> bool:
+    """Tell whether a factor is the mask of a lower triangle with these axes."""
+    node, node_labels = factor
+    return isinstance(node, ir.Triangle) and node.offset == 0 and list(node_labels) == labels
 
 
-def _beside_duplications(form: Form, row: Side, column: Side) -> Form:
-    """The same where D is on its right, with K D = D, or Dᵀ on its left, where A ⊗ B is as good as
-    (B ⊗ A) K."""
+def _simplify_beside_duplication(form: Form, row: Side, column: Side) -> Form:
+    """Simplify a form that D follows or Dᵀ precedes: K D = D and Dᵀ K = Dᵀ, so that A ⊗ B may be
+    replaced by (B ⊗ A) K."""
     tree, crossed = form.tree, form.crossed and column.half != "symmetric"
     if row.half != "symmetric":
         return Form(tree, crossed)
     match tree:
         case kinds.Scale(body=Tree() as body):
-            inner = _beside_duplications(Form(body, crossed), row, column)
+            inner = _simplify_beside_duplication(Form(body, crossed), row, column)
             return inner.scaled([kinds.Scale(tree.coefficient, tree.scalars, None)])
         case kinds.Kronecker() if crossed:
             return Form(kinds.Kronecker(tree.right, tree.left))
         case kinds.Kronecker() if column.half == "symmetric":
-            parts = sorted((tree.left, tree.right), key=lambda own: own.sort_key)
+            parts = sorted((tree.left, tree.right), key=lambda part: part.sort_key)
             return Form(kinds.Kronecker(*parts))
         case kinds.Matmul() if column.half == "symmetric":
-            return Form(algebra.matmul(*map(_upright, tree.factors)))
+            return Form(algebra.matmul(*map(_without_transpose, tree.factors)))
     return Form(tree, crossed)
 
 
-def _upright(factor: Tree) -> Tree:
-    """vec A for vec Aᵀ."""
+def _without_transpose(factor: Tree) -> Tree:
+    """Replace vec Aᵀ by vec A."""
     match factor:
         case kinds.Vectorised(body=kinds.Transpose() as body, packed=False):
             return kinds.Vectorised(body.body, False)
         case kinds.Transpose(body=kinds.Vectorised() as body):
-            return kinds.Transpose(_upright(body))
+            return kinds.Transpose(_without_transpose(body))
     return factor

@@ -1,4 +1,4 @@
-"""What all printers share: precedence, parentheses, and one method a kind."""
+"""The base of all printers: precedence, parentheses, dispatch on the kind of a tree."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from derivatrix.compiler.formulas.tree import Range, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
 TEST, SUM, HADAMARD, PRODUCT, POWER, ATOM = range(6)
-"""Precedence: a text gets parentheses where a higher one is needed than it has."""
+"""Precedences, the weakest first; a text gets parentheses where a stronger one is needed."""
 
 Text = tuple[str, int]
 """A text and its precedence."""
 
 
 class Printer(ABC):
-    """Trees as text. For each kind of tree there is a method `show_<kind>`."""
+    """Writes trees as text, each kind by the method `show_<kind>`."""
 
     calls: ClassVar[Mapping[type[Tree], str]]
-    """The kinds that are written as functions of their parts, and the names of these."""
+    """Kinds that are written as a call with their children, and the functions' names."""
 
-    def text(self, tree: Tree, least: int = TEST) -> str:
-        """The text of a tree, in parentheses if its precedence is below `least`."""
-        return self.enclosed(self.shown(tree), least)
+    def text(self, tree: Tree, min_precedence: int = TEST) -> str:
+        """Write a tree, in parentheses if its precedence is below `min_precedence`."""
+        return self.enclosed(self.bare(tree), min_precedence)
 
-    def shown(self, tree: Tree) -> Text:
-        """The text of a tree without parentheses, and its precedence."""
+    def bare(self, tree: Tree) -> Text:
+        """Write a tree without parentheses; returns its precedence, too."""
         name = self.calls.get(type(tree))
         if name is not None:
             return self.call(name, [self.text(part) for part in tree.children]), ATOM
-        found: Text = getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
-        return found
+        result: Text = getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
+        return result
 
-    def enclosed(self, shown: Text, least: int) -> str:
-        """A text, in parentheses if its precedence is below `least`."""
-        text, precedence = shown
-        return text if precedence >= least else self.parentheses(text)
+    def enclosed(self, bare: Text, min_precedence: int) -> str:
+        """Enclose a text in parentheses if its precedence is below `min_precedence`."""
+        text, precedence = bare
+        return text if precedence >= min_precedence else self.parentheses(text)
 
     def call(self, name: str, arguments: list[str]) -> str:
-        """A function of its arguments."""
+        """Write a function of its arguments."""
         return name + self.parentheses(", ".join(arguments))
 
     @abstractmethod
     def dimension(self, size: Dimension) -> str:
-        """A size or an index, a polynomial in dimensions."""
+        """Write a size or an index, a polynomial in dimensions."""
 
     def range(self, part: Range | Dimension | None) -> str:
-        """The entries that are taken along an axis, as a slice, or one as its index."""
+        """Write the range of an axis as a slice, or a single index."""
         if part is None:
             return ":"
         if not isinstance(part, tuple):
@@ -59,10 +59,10 @@ class Printer(ABC):
         start, count, step, size = part
         stop = sympy.expand(start + step * count)
         to_end = stop == size if step > 0 else stop.is_negative
-        first = "" if start == (0 if step > 0 else size - 1) else self.dimension(start)
-        last = "" if to_end else self.dimension(stop)
+        first_text = "" if start == (0 if step > 0 else size - 1) else self.dimension(start)
+        last_text = "" if to_end else self.dimension(stop)
         stride = f":{self.dimension(sympy.Integer(step))}" if step != 1 else ""
-        return f"{first}:{last}{stride}"
+        return f"{first_text}:{last_text}{stride}"
 
     def parentheses(self, text: str) -> str:
         return f"({text})"

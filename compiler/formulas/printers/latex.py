@@ -24,7 +24,7 @@ _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
 
 _TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
-"""Signs that are taller than a line: brackets around them have to grow."""
+"""Commands that are taller than a line, so that brackets around them must grow."""
 
 
 class Latex(MathPrinter):
@@ -145,7 +145,7 @@ class Latex(MathPrinter):
         return f"{base}_{{{separator.join(indices)}}}"
 
     def entry(self, body: Tree, indices: list[str]) -> str:
-        text, precedence = self.shown(body)
+        text, precedence = self.bare(body)
         if isinstance(body, Call) and precedence == ATOM:
             return text + self.indices("", indices)
         return self.indices(text, indices)
@@ -170,13 +170,13 @@ class Latex(MathPrinter):
         if not definitions:
             return f"{left} = {right}"
         rows = [f"{left} &= {right}"]
-        rows += [rf"\text{{where }} {name} &= {part}" for name, part in definitions[:1]]
-        rows += [f"{name} &= {part}" for name, part in definitions[1:]]
+        rows += [rf"\text{{where }} {name} &= {body}" for name, body in definitions[:1]]
+        rows += [f"{name} &= {body}" for name, body in definitions[1:]]
         body = r" \\ ".join(rows)
         return rf"\begin{{aligned}} {body} \end{{aligned}}"
 
 
 def aligned(lines: Iterable[str]) -> str:
-    """Equations below each other, as a notebook shows them."""
+    """Write lines below each other, as a notebook shows them."""
     rows = r" \\ ".join(f"& {line}" for line in lines)
     return rf"$$\begin{{aligned}} {rows} \end{{aligned}}$$"

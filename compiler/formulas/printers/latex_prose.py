@@ -1,4 +1,4 @@
-"""Sentences with formulas in them, as they are written in LaTeX's text mode."""
+"""English sentences with Unicode formulas, such as reasons of derivations, in LaTeX's text mode."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FORMULA = re.compile(
     r"[-+=]|\(?d?[A-Za-z]_\w+\)?[,;]?|\(?d?[A-Zb-z]\)?[,;]?|(log|exp|det|adj)|[a-z]+\(.*|.*[^\x00-\x7f].*",
     re.DOTALL,
 )
-"""What a word of a formula looks like; others are words of English."""
+"""The words of formulas; all others are English."""
 
 
 def prose(text: str) -> str:
-    """A sentence in text mode: formulas get dollars, but for those that have some."""
+    """Write a sentence in text mode: formulas get dollars, unless they have some already."""
     parts = re.split(r"(\$[^$]*\$)", text)
     return "".join(part if part.startswith("$") else _sentence(part) for part in parts)
 
@@ -30,19 +30,19 @@ def prose(text: str) -> str:
 def _sentence(text: str) -> str:
     groups = groupby(text.split(" "), key=lambda word: bool(_FORMULA.fullmatch(word)))
     return " ".join(
-        _formula(" ".join(words)) if formula else " ".join(words).replace("_", r"\_")
-        for formula, words in groups
+        _formula(" ".join(words)) if is_formula else " ".join(words).replace("_", r"\_")
+        for is_formula, words in groups
     )
 
 
 def _formula(text: str) -> str:
     body = text.rstrip(",;.")
-    rest = text[len(body) :]
-    body = re.sub(f"[{''.join(RAISED)}]+", lambda found: _script("^", RAISED, found[0]), body)
-    body = re.sub(f"[{''.join(LOWERED)}]+", lambda found: _script("_", LOWERED, found[0]), body)
+    punctuation = text[len(body) :]
+    body = re.sub(f"[{''.join(RAISED)}]+", lambda match: _script("^", RAISED, match[0]), body)
+    body = re.sub(f"[{''.join(LOWERED)}]+", lambda match: _script("_", LOWERED, match[0]), body)
     body = re.sub(r"_(\w{2,})", r"_{\1}", body)
     body = re.sub(r"\b(tr|det|adj|diag|softmax|log|exp)\b", r"\\operatorname{\1}", body)
-    return f"${''.join(SIGNS.get(letter, letter) for letter in body).strip()}${rest}"
+    return f"${''.join(SIGNS.get(letter, letter) for letter in body).strip()}${punctuation}"
 
 
 def _script(sign: str, letters: dict[str, str], text: str) -> str:

@@ -1,4 +1,4 @@
-"""Trees as mathematics writes them: what all styles for reading share."""
+"""The printer of all styles for reading, which writes trees as mathematics does."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ HEADS = {
     "acosh": "arccosh", "atanh": "arctanh", "loggamma": "gammaln", "ceiling": "ceil", "Max": "max",
     "Min": "min",
 }  # fmt: skip
-"""SymPy's names of functions as NumPy and SciPy spell them."""
+"""By SymPy's names of functions, those of NumPy and SciPy."""
 
 CONSTANTS = {sympy.pi: "π", sympy.EulerGamma: "γ"}
-"""Numbers that have letters of their own; Euler's e is exp(1) beside a name e."""
+"""Letters of numbers; Euler's e is exp(1) in a formula with a name e."""
 
 
 _HEADED = re.compile(
     r"(?:\\mathrm\{\{D\}\}(?:\^\{\{\d+\}\})?)?"
     r"(\w+|\\[a-zA-Z]+|\\operatorname\{\{(?:\w|\\_)+\}\})\([^()]*\)(?:\[[^][]*\])?"
 )
-"""An operation's format string that is a function of its arguments, or a derivative of one."""
+"""Format string of an operation that is a call, or a derivative of one."""
 
 _ENCLOSED = re.compile(r"(?:[(\[|‖]|, )\{(\d+)\}")
-"""A place in a format string where no argument needs parentheses."""
+"""An argument in a format string that needs no parentheses."""
 
 
 class MathPrinter(Spelling):
-    """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
+    """Writes formulas with the signs of its `Spelling`, by default in Unicode."""
 
     calls: ClassVar = {
         kinds.Diag: "diag",
@@ -64,24 +64,24 @@ class MathPrinter(Spelling):
         kinds.Total: "sum",
     }
 
-    def shown(self, tree: Tree) -> Text:
+    def bare(self, tree: Tree) -> Text:
         if self not in tree.texts:
-            tree.texts[self] = super().shown(tree)
+            tree.texts[self] = super().bare(tree)
         return tree.texts[self]
 
     def beside(self, names: Set[str]) -> MathPrinter:
-        """The printer of formulas with inputs, sizes and definitions of these names."""
+        """Return the printer for formulas in which these names occur."""
         return _beside(self, frozenset(names))
 
     # Left sides
 
     def left_side(self, text: str, indices: Indices) -> str:
-        """The left side of an equation: a text, with the indices that the right side has."""
-        shown = [self.dimension(index) for index in indices if index is not None]
-        return self.indices(text, shown) if shown else text
+        """Write the left side of an equation, with the indices of the right side."""
+        texts = [self.dimension(index) for index in indices if index is not None]
+        return self.indices(text, texts) if texts else text
 
     def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> str:
-        """The name of the derivative of a value by inputs."""
+        """Name the derivative of a value by inputs."""
         if kind == "vjp":
             return self.name(inputs[0], "bar")
         if kind in ("value", "jvp"):
@@ -91,14 +91,14 @@ class MathPrinter(Spelling):
     def vec_derivative(
         self, kind: str, value: str, inputs: Sequence[str], sides: Sequence[str]
     ) -> str:
-        """The name of a Jacobian or Hessian as a matrix. sides: what stands for the value, or the
-        first input, and for the last input: "vec", "vech", ... or "" for itself."""
-        names = [value, *inputs][-2:]
-        row, column = (self._side(*own) for own in zip(sides, map(self.name, names), strict=True))
-        by = self.transposed.format(column if not sides[1] else self.parentheses(column))
+        """Name a Jacobian or Hessian in vec form. sides: the vectorisation, "vec", "vech", ... or
+        "" for none, of the value, or the first input, and of the last input."""
+        names = map(self.name, [value, *inputs][-2:])
+        row, column = map(self._side, sides, names)
+        denominator = self.transposed.format(self.parentheses(column) if sides[1] else column)
         if kind == "jacobian":
-            return self.left_sides[kind].format(row, by)
-        return self.left_sides["vec hessian"].format(self.name(value), row, by)
+            return self.left_sides[kind].format(row, denominator)
+        return self.left_sides["vec hessian"].format(self.name(value), row, denominator)
 
     def _side(self, operator: str, name: str) -> str:
         if operator == "vech of the transpose":
@@ -194,12 +194,12 @@ class MathPrinter(Spelling):
         return self.sized("Ψ", (tree.size,)), ATOM
 
     def sized(self, letter: str, sizes: Sequence[Dimension]) -> str:
-        """A matrix that is the same for all arrays of these sizes."""
+        """Write a matrix that only depends on sizes, which are its subscripts."""
         texts = [self.dimension(size) for size in sizes]
-        below = ("," if any(len(own) > 1 for own in texts) else "").join(texts)
-        plain = self.subscript(self.word(letter), below)
-        is_unlike = plain not in self.occupied and not all(size.is_number for size in sizes)
-        return plain if is_unlike else self.subscript(self.sign(letter), below)
+        subscript = ("," if any(len(text) > 1 for text in texts) else "").join(texts)
+        plain = self.subscript(self.word(letter), subscript)
+        is_distinct = plain not in self.occupied and not all(size.is_number for size in sizes)
+        return plain if is_distinct else self.subscript(self.sign(letter), subscript)
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
         return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM
@@ -211,7 +211,7 @@ class MathPrinter(Spelling):
         return self.bracket.format(self._comparison(">", tree.body)), ATOM
 
     def _comparison(self, symbol: str, difference: Tree) -> str:
-        """`difference` > 0, with what is subtracted on the right."""
+        """Write `difference` > 0 with the negative terms on the right side."""
         terms = difference.terms if isinstance(difference, kinds.Add) else (difference,)
         left = " + ".join(self.text(term) for term in terms if not term.is_negative)
         right = " + ".join(self.text(negated(term)) for term in terms if term.is_negative)
@@ -246,73 +246,76 @@ class MathPrinter(Spelling):
 
     def show_scale(self, tree: kinds.Scale) -> Text:
         if tree.is_negative:
-            return self.minus + self.shown(negated(tree))[0], SUM
-        over, under = split_divisors(tree.scalars)
+            return self.minus + self.bare(negated(tree))[0], SUM
+        scalars, divisors = split_divisors(tree.scalars)
         coefficient = tree.coefficient
         numbers: list[str] = []
-        if coefficient.is_Rational and under:
+        if coefficient.is_Rational and divisors:
             numbers = [str(coefficient.p)] * (coefficient.p != 1)
-            under = [kinds.Number(sympy.Integer(coefficient.q))] * (coefficient.q != 1) + under
+            divisors = [kinds.Number(sympy.Integer(coefficient.q))] * (
+                coefficient.q != 1
+            ) + divisors
         elif coefficient != 1:
             numbers = [self.text(kinds.Number(coefficient), POWER)]
-        inverted = None if under else self._inverted(tree.body)
-        if inverted:
-            upper = self._numerator(numbers, over, None, True)
-            upper = self.entrywise_quotient(upper, *inverted)
+        array_divisors = [] if divisors else self._array_divisors(tree.body)
+        if array_divisors:
+            numerator = self._numerator(numbers, scalars, None, True)
+            text = self._entrywise_quotient(numerator, array_divisors)
         else:
-            upper = self._numerator(numbers, over, tree.body, bool(under))
-        if under:
-            upper = self.fraction(upper, self._denominator(under))
-        loose = inverted or isinstance(tree.body, kinds.Hadamard) or tree.counts[kinds.Over]
-        return upper, HADAMARD if loose and not under else PRODUCT
+            text = self._numerator(numbers, scalars, tree.body, bool(divisors))
+        if divisors:
+            return self.fraction(text, self._denominator(divisors)), PRODUCT
+        is_entrywise = bool(array_divisors) or isinstance(tree.body, kinds.Hadamard)
+        return text, HADAMARD if is_entrywise or tree.counts[kinds.Over] else PRODUCT
 
-    def _inverted(self, body: Tree | None) -> tuple[str, bool] | None:
-        """What an array that is nothing but divisors divides by, and whether these are several."""
+    def _array_divisors(self, body: Tree | None) -> list[Tree]:
+        """List the divisors of an array that has no other factors."""
         if body is None or not body.rank:
-            return None
-        over, under = split_divisors(body.factors if isinstance(body, kinds.Hadamard) else (body,))
-        lower = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in under)
-        return None if over else (lower, len(under) > 1)
+            return []
+        factors = body.factors if isinstance(body, kinds.Hadamard) else (body,)
+        numerator, divisors = split_divisors(factors)
+        return [] if numerator else divisors
 
     def _numerator(
-        self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool
+        self, numbers: list[str], scalars: list[Tree], body: Tree | None, is_divided: bool
     ) -> str:
-        parts = over if body is None else [*over, body]
-        least = PRODUCT if divided else HADAMARD
+        parts = scalars if body is None else [*scalars, body]
+        min_precedence = PRODUCT if is_divided else HADAMARD
         if not numbers and len(parts) == 1:
-            return self.text(parts[0], SUM if divided and self.fraction_bar else least)
-        texts = numbers + [self.text(part, POWER) for part in over]
+            return self.text(parts[0], SUM if is_divided and self.fraction_bar else min_precedence)
+        texts = numbers + [self.text(part, POWER) for part in scalars]
         if body is not None:
-            texts.append(self.text(body, least))
-        elif over and (len(over) == 1 or isinstance(over[-1], kinds.Over)):
-            texts[-1] = self.text(over[-1], least)
+            texts.append(self.text(body, min_precedence))
+        elif scalars and (len(scalars) == 1 or isinstance(scalars[-1], kinds.Over)):
+            texts[-1] = self.text(scalars[-1], min_precedence)
         return " ".join(texts) or "1"
 
-    def _denominator(self, under: list[Tree]) -> str:
-        if len(under) == 1:
-            return self.text(under[0], SUM if self.fraction_bar else POWER)
-        text = " ".join(self.text(part, POWER) for part in under)
+    def _denominator(self, divisors: list[Tree]) -> str:
+        if len(divisors) == 1:
+            return self.text(divisors[0], SUM if self.fraction_bar else POWER)
+        text = " ".join(self.text(part, POWER) for part in divisors)
         return text if self.fraction_bar else self.parentheses(text)
 
     def show_hadamard(self, tree: kinds.Hadamard) -> Text:
-        over, under = split_divisors(tree.factors)
-        upper = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in over)
-        if not under:
-            return upper, HADAMARD
-        lower = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in under)
-        return self.entrywise_quotient(upper, lower, len(under) > 1), HADAMARD
+        factors, divisors = split_divisors(tree.factors)
+        numerator = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in factors)
+        return self._entrywise_quotient(numerator, divisors), HADAMARD
 
-    def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
-        divided = self.parentheses(lower) if several else lower
-        return (upper or "1") + self.division_sign + divided
+    def _entrywise_quotient(self, numerator: str, divisors: list[Tree]) -> str:
+        if not divisors:
+            return numerator
+        denominator = self.hadamard_sign.join(self.entrywise(part, POWER) for part in divisors)
+        if len(divisors) > 1:
+            denominator = self.parentheses(denominator)
+        return (numerator or "1") + self.division_sign + denominator
 
     def show_raise(self, tree: kinds.Raise) -> Text:
         exponent = tree.exponent
-        under = divisor(tree)
-        if under is not None:
+        reciprocal = divisor(tree)
+        if reciprocal is not None:
             if tree.rank:
-                return self.entrywise_quotient("", self.entrywise(under, POWER), False), HADAMARD
-            return self.fraction("1", self._denominator([under])), PRODUCT
+                return self._entrywise_quotient("", [reciprocal]), HADAMARD
+            return self.fraction("1", self._denominator([reciprocal])), PRODUCT
         if exponent == kinds.Number(sympy.S.Half):
             return self.root(tree.body)
         base = self.entrywise(tree.body, ATOM)
@@ -330,38 +333,37 @@ class MathPrinter(Spelling):
 
     def show_add(self, tree: kinds.Add) -> Text:
         arrays = [term for term in tree.terms if term.rank]
-        matrices = tree.rank == 2 and any(map(_is_algebra, arrays))
-        return self._sum(tree.terms, matrices)
+        return self._sum(tree.terms, tree.rank == 2 and any(map(_is_matrix_algebra, arrays)))
 
-    def _sum(self, terms: Sequence[Tree], matrices: bool) -> Text:
-        """A sum. matrices: whether a scalar term, which is added to every entry, is written as a
-        multiple of the matrix of ones; beside a matrix it would be read as one of the identity."""
-        first, *others = terms
-        text = self._term(first, matrices, SUM if first.is_negative else HADAMARD)
-        for term in others:
+    def _sum(self, terms: Sequence[Tree], spread_scalars: bool) -> Text:
+        """Write a sum. spread_scalars: write a scalar term, which is added to every entry, as a
+        multiple of the matrix of ones; beside a matrix, it would be read as one of the identity."""
+        leading, *further_terms = terms
+        text = self._term(leading, spread_scalars, SUM if leading.is_negative else HADAMARD)
+        for term in further_terms:
             sign, part = (self.minus, negated(term)) if term.is_negative else ("+", term)
-            text += f" {sign} {self._term(part, matrices, HADAMARD)}"
+            text += f" {sign} {self._term(part, spread_scalars, HADAMARD)}"
         return text, SUM
 
-    def _term(self, term: Tree, matrices: bool, least: int) -> str:
-        if term.rank or not matrices:
-            return self.text(term, least)
+    def _term(self, term: Tree, spread_scalars: bool, min_precedence: int) -> str:
+        if term.rank or not spread_scalars:
+            return self.text(term, min_precedence)
         if term.is_negative:
-            return self.minus + self._term(negated(term), matrices, HADAMARD)
-        return self.text(kinds.Spread(term, (), (sympy.S.One,) * 2), least)
+            return self.minus + self._term(negated(term), spread_scalars, HADAMARD)
+        return self.text(kinds.Spread(term, (), (sympy.S.One,) * 2), min_precedence)
 
-    def entrywise(self, tree: Tree, least: int = TEST) -> str:
-        """The text of what a function or product works on entry by entry, so that a scalar in a sum
-        can only be added to every entry."""
+    def entrywise(self, tree: Tree, min_precedence: int = TEST) -> str:
+        """Write an argument of an entrywise function or product, where a scalar term of a sum can
+        only be added to every entry."""
         if isinstance(tree, kinds.Add):
-            return self.enclosed(self._sum(tree.terms, False), least)
-        return self.text(tree, least)
+            return self.enclosed(self._sum(tree.terms, False), min_precedence)
+        return self.text(tree, min_precedence)
 
-    def matrix(self, tree: Tree, least: int = TEST) -> str:
-        """The text of what matrix algebra works on as a whole."""
+    def matrix(self, tree: Tree, min_precedence: int = TEST) -> str:
+        """Write an operand of matrix algebra."""
         if isinstance(tree, kinds.Add) and tree.rank == 2:
-            return self.enclosed(self._sum(tree.terms, True), least)
-        return self.text(tree, least)
+            return self.enclosed(self._sum(tree.terms, True), min_precedence)
+        return self.text(tree, min_precedence)
 
     def show_spread(self, tree: kinds.Spread) -> Text:
         if tree.rank > 2:
@@ -370,8 +372,10 @@ class MathPrinter(Spelling):
         if tree.along == (1,):
             return f"{self.ones} {self.transposed.format(self.text(tree.body, ATOM))}", PRODUCT
         plain = isinstance(tree.body, kinds.Scale) and not split_divisors(tree.body.scalars)[1]
-        least = PRODUCT if plain else POWER
-        body = [] if tree.body == kinds.Number(sympy.S.One) else [self.text(tree.body, least)]
+        min_precedence = PRODUCT if plain else POWER
+        body = (
+            [] if tree.body == kinds.Number(sympy.S.One) else [self.text(tree.body, min_precedence)]
+        )
         column = [] if tree.along else [self.ones]
         return " ".join([*body, *column, *([row] if tree.rank == 2 else [])]), PRODUCT
 
@@ -395,7 +399,7 @@ class MathPrinter(Spelling):
         return self.call(name, arguments), ATOM
 
     def condition(self, tree: Tree) -> str:
-        """A condition without its bracket."""
+        """Write a condition without its bracket."""
         if isinstance(tree, kinds.Relation):
             if tree.symbol in (">", ">=") and tree.right == kinds.Number(sympy.S.Zero):
                 return self._comparison(tree.symbol, tree.left)
@@ -467,9 +471,9 @@ class MathPrinter(Spelling):
         return self.bracket.format(self._compared(tree.symbol, left, right)), ATOM
 
 
-def _is_algebra(tree: Tree) -> bool:
-    """Whether a term of a sum is matrix algebra, beside which a number means that multiple of the
-    identity to a reader."""
+def _is_matrix_algebra(tree: Tree) -> bool:
+    """Tell whether beside this term of a sum, readers take a number for a multiple of the
+    identity."""
     while isinstance(tree, kinds.Scale) and tree.body is not None:
         tree = tree.body
     return isinstance(
@@ -480,22 +484,23 @@ def _is_algebra(tree: Tree) -> bool:
 
 @lru_cache(maxsize=256)
 def _beside(printer: MathPrinter, names: frozenset[str]) -> MathPrinter:
+    """Copy a printer for formulas with these names, if any looks like a sign or like another."""
     bases = {split_name(name)[0] for name in names}
     differentials = {name[:1] for name in names if name[1:] in names}
     letters = {printer.word(letter) for letter in SIGNS}
     words = {name: printer.word(name) for name in bases | names | ({"d"} & differentials)}
-    signs = frozenset(word for name, word in words.items() if len(name) > 1 or word in letters)
+    occupied = frozenset(word for name, word in words.items() if len(name) > 1 or word in letters)
     texts = {
         pair: re.sub(r"\\mathrm\{(\w)\}", r"\1", printer.word(*pair))
         for pair in product(sorted(names), ("", "bar", "dot"))
     }
     counts = Counter(texts.values())
-    alike = frozenset(pair for pair, text in texts.items() if counts[text] > 1)
-    if not signs and not alike:
+    ambiguous = frozenset(pair for pair, text in texts.items() if counts[text] > 1)
+    if not occupied and not ambiguous:
         return printer
-    other = copy.copy(printer)
-    other.occupied, other.ambiguous = signs, alike
-    return other
+    copied = copy.copy(printer)
+    copied.occupied, copied.ambiguous = occupied, ambiguous
+    return copied
 
 
 UNICODE = MathPrinter()

@@ -58,7 +58,7 @@ class AxisSum(kinds.Vector):
 
 
 class _Sizes(StrPrinter):
-    """Arithmetic of sizes; `sizes`: what to write for their names."""
+    """Writes arithmetic of dimensions; `sizes`: texts for their names."""
 
     def __init__(self, sizes: Mapping[str, str]) -> None:
         super().__init__()
@@ -77,8 +77,8 @@ class _Sizes(StrPrinter):
 
 
 class NumPy(Printer):
-    """The printer. `text`: of an array of exactly the tree's shape; `loose`: of one that broadcasts
-    to it. sizes: what to write for a dimension's name (its name by default)."""
+    """Writes trees as expressions: `text` an array of exactly the tree's shape, `loose` one that
+    broadcasts to it. sizes: texts for the names of dimensions (the names by default)."""
 
     calls: ClassVar = {
         kinds.Diag: "np.diag",
@@ -92,23 +92,23 @@ class NumPy(Printer):
     def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
         self.sizes = dict(sizes or {})
 
-    def loose(self, tree: Tree, least: int = TEST) -> str:
-        """The text of an array that broadcasts to the tree's shape."""
-        return self.enclosed(self._loosely(tree), least)
+    def loose(self, tree: Tree, min_precedence: int = TEST) -> str:
+        """Write an array that broadcasts to the tree's shape."""
+        return self.enclosed(self._loosely(tree), min_precedence)
 
     def _loosely(self, tree: Tree) -> Text:
-        tree = _scaled(tree)
-        return self._indexed(tree) if isinstance(tree, kinds.Spread) else self.shown(tree)
+        tree = _scale_spread(tree)
+        return self._indexed(tree) if isinstance(tree, kinds.Spread) else self.bare(tree)
 
     # Sizes
 
     def dimension(self, size: Dimension) -> str:
-        over, under = sympy.together(size).as_numer_denom()
-        text: str = _Sizes(self.sizes).doprint(over)
-        return text if under == 1 else f"({text}) // {under}"
+        numerator, denominator = sympy.together(size).as_numer_denom()
+        text: str = _Sizes(self.sizes).doprint(numerator)
+        return text if denominator == 1 else f"({text}) // {denominator}"
 
     def shape(self, shape: Shape) -> str:
-        """A shape as a tuple."""
+        """Write a shape as a tuple."""
         texts = [self.dimension(size) for size in shape]
         return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
@@ -132,7 +132,7 @@ class NumPy(Printer):
         return scalar_functions.numpy_text(value), TEST
 
     def real(self, tree: Tree) -> str:
-        """The text of a tree; an integer as a float."""
+        """Write a tree, an integer as a float."""
         if isinstance(tree, kinds.Number):
             return _floats(repr(float(tree.value)))
         return self.loose(tree)
@@ -219,51 +219,52 @@ class NumPy(Printer):
         return f"np.linalg.matrix_power({self.text(tree.body)}, {tree.exponent})", ATOM
 
     def show_matmul(self, tree: kinds.Matmul) -> Text:
-        """The chain falls into segments between a column and the row after it."""
+        """Split the chain between a column and the row after it: into at most two arrays, whose
+        outer product it is, and scalars."""
         segments: list[list[Tree]] = [[]]
         for factor in tree.factors:
             if segments[-1] and _is_column(segments[-1][-1]):
                 segments.append([])
             segments[-1].append(factor)
-        numbers = [
+        scalars = [
             segment for segment in segments if is_row(segment[0]) and _is_column(segment[-1])
         ]
-        arrays = [segment for segment in segments if segment not in numbers]
+        arrays = [segment for segment in segments if segment not in scalars]
         if len(arrays) == 2:
-            outer: Text = (
-                f"np.outer({self._chain(arrays[0])[0]}, {self._chain(arrays[1])[0]})",
-                ATOM,
-            )
+            column, row = (self._chain(segment)[0] for segment in arrays)
+            product: Text = (f"np.outer({column}, {row})", ATOM)
         else:
-            outer = self._chain(arrays[0] if arrays else numbers.pop())
-        texts = [self.enclosed(self._chain(segment), POWER) for segment in numbers]
-        return (" * ".join([*texts, self.enclosed(outer, POWER)]), PRODUCT) if texts else outer
+            product = self._chain(arrays[0] if arrays else scalars.pop())
+        texts = [self.enclosed(self._chain(segment), POWER) for segment in scalars]
+        return (" * ".join([*texts, self.enclosed(product, POWER)]), PRODUCT) if texts else product
 
     def _chain(self, factors: Sequence[Tree]) -> Text:
-        """A chain without an outer product."""
-        factors = _prepared(list(factors))
-        first, *rest = factors
-        text, precedence = self._factor(first, PRODUCT if rest else TEST)
-        scaling = isinstance(first, kinds.Diag) and bool(rest)
-        if isinstance(first, kinds.Diag) and rest and _is_column(rest[0]):
-            text = self.text(first.body, POWER)
-        for factor in rest:
+        """Write a chain without an outer product; diagonal matrices scale rows or columns."""
+        leading, *factors = _prepared(list(factors))
+        if not factors:
+            return self._vector_or_matrix(leading)
+        scales_rows = isinstance(leading, kinds.Diag)
+        if isinstance(leading, kinds.Diag):
+            is_vector = _is_column(factors[0])
+            text = self.text(leading.body, POWER if is_vector else ATOM)
+            text += "" if is_vector else "[:, None]"
+        else:
+            text = self.enclosed(self._vector_or_matrix(leading), PRODUCT)
+        for factor in factors:
             if isinstance(factor, kinds.Diag):
                 text += f" * {self.loose(factor.body, POWER)}"
             else:
-                squared = isinstance(factor, kinds.Power) and factor.exponent == 2
-                piece = self.enclosed(self._factor(factor, TEST), PRODUCT if squared else POWER)
-                text += f" * {piece}" if scaling else f" @ {piece}"
-            scaling = False
-            precedence = PRODUCT
-        return text, precedence
+                is_square = isinstance(factor, kinds.Power) and factor.exponent == 2
+                bare = self._vector_or_matrix(factor)
+                text += " * " if scales_rows else " @ "
+                # X @ X needs no parentheses on the right, as products are associative.
+                text += self.enclosed(bare, PRODUCT if is_square else POWER)
+            scales_rows = False
+        return text, PRODUCT
 
-    def _factor(self, factor: Tree, least: int) -> Text:
-        if isinstance(factor, kinds.Diag) and least:
-            return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
-        body = factor.body if is_row(factor) else factor
-        text, precedence = self.shown(body)
-        return (text, precedence) if precedence >= least else (self.parentheses(text), ATOM)
+    def _vector_or_matrix(self, factor: Tree) -> Text:
+        """Write a factor; NumPy's vectors are both rows and columns."""
+        return self.bare(factor.body if is_row(factor) else factor)
 
     def show_axissum(self, tree: AxisSum) -> Text:
         return f"np.sum({self.text(tree.body)}, axis={tree.axis})", ATOM
@@ -281,17 +282,17 @@ class NumPy(Printer):
 
     def show_part(self, tree: kinds.Part) -> Text:
         text = f"{self.text(tree.body, ATOM)}[{', '.join(map(self.range, tree.ranges))}]"
-        kept = [part for part in tree.ranges if part is None or isinstance(part, tuple)]
-        turns = ["::-1" if part and _turned(part) else ":" for part in kept]
-        return (f"{text}[{', '.join(turns)}]" if "::-1" in turns else text), ATOM
+        axis_ranges = [part for part in tree.ranges if part is None or isinstance(part, tuple)]
+        axis_slices = ["::-1" if part and _increasing(part) else ":" for part in axis_ranges]
+        return (f"{text}[{', '.join(axis_slices)}]" if "::-1" in axis_slices else text), ATOM
 
     def range(self, part: Range | Dimension | None) -> str:
-        return super().range((_turned(part) or part) if isinstance(part, tuple) else part)
+        return super().range((_increasing(part) or part) if isinstance(part, tuple) else part)
 
     def show_padded(self, tree: kinds.Padded) -> Text:
         widths = []
-        for taken in tree.ranges:
-            start, count, _, size = taken or (sympy.S.Zero,) * 4
+        for axis_range in tree.ranges:
+            start, count, _, size = axis_range or (sympy.S.Zero,) * 4
             after = sympy.expand(size - start - count)
             widths.append(f"({self.dimension(start)}, {self.dimension(after)})")
         width = widths[0] if len(widths) == 1 else f"({', '.join(widths)})"
@@ -326,7 +327,7 @@ class NumPy(Printer):
         return self.call("np.kron", parts), ATOM
 
     def _as_rank(self, tree: Tree, rank: int) -> str:
-        """The text of a factor; of a column or row as a matrix where the other is one."""
+        """Write a factor; a column or row as a matrix if the other factor is one."""
         if tree.rank == rank:
             return self.text(tree)
         if is_row(tree):
@@ -336,19 +337,22 @@ class NumPy(Printer):
     def show_commutation(self, tree: kinds.Commutation) -> Text:
         rows, columns = self.dimension(tree.rows), self.dimension(tree.columns)
         count = f"({rows}) * ({columns})"
-        moved = f"np.eye({count}).reshape({columns}, {rows}, {count}).swapaxes(0, 1)"
-        return f"{moved}.reshape({count}, {count})", ATOM
+        swapped = f"np.eye({count}).reshape({columns}, {rows}, {count}).swapaxes(0, 1)"
+        return f"{swapped}.reshape({count}, {count})", ATOM
 
     def show_duplication(self, tree: kinds.Duplication) -> Text:
-        size = self.dimension(tree.size)
-        lower = f"np.eye(({size})**2)[(np.tri({size}) > 0).ravel()]"
-        upper = f"{lower}.reshape(-1, {size}, {size}).swapaxes(1, 2).reshape(-1, ({size})**2)"
-        return f"np.maximum({lower}, {upper}).T", ATOM
+        upper, _ = self.show_elimination(kinds.Elimination(tree.size))
+        return f"np.maximum({self._lower_rows(tree.size)}, {upper}).T", ATOM
 
     def show_elimination(self, tree: kinds.Elimination) -> Text:
         size = self.dimension(tree.size)
-        lower = f"np.eye(({size})**2)[(np.tri({size}) > 0).ravel()]"
-        return f"{lower}.reshape(-1, {size}, {size}).swapaxes(1, 2).reshape(-1, ({size})**2)", ATOM
+        matrices = f"{self._lower_rows(tree.size)}.reshape(-1, {size}, {size})"
+        return f"{matrices}.swapaxes(1, 2).reshape(-1, ({size})**2)", ATOM
+
+    def _lower_rows(self, size: Dimension) -> str:
+        """Write the rows of the identity that select the lower triangle of a flat matrix."""
+        text = self.dimension(size)
+        return f"np.eye(({text})**2)[(np.tri({text}) > 0).ravel()]"
 
     def show_diagonals(self, tree: kinds.Diagonals) -> Text:
         size = self.dimension(tree.size)
@@ -365,35 +369,38 @@ class NumPy(Printer):
 
     def show_scale(self, tree: kinds.Scale) -> Text:
         if tree.is_negative:
-            return f"-{self.shown(negated(tree))[0]}", PRODUCT
-        above, below = split_divisors(tree.scalars)
-        factors = [self.text(factor, POWER) for factor in above]
-        divisors = self._divisors(below)
+            return f"-{self.bare(negated(tree))[0]}", PRODUCT
+        scalars, scalar_divisors = split_divisors(tree.scalars)
+        factors = [self.text(factor, POWER) for factor in scalars]
+        divisors = self._divisors(scalar_divisors)
         if tree.body is not None:
             factors.append(self.loose(tree.body, PRODUCT))
-        coefficient = tree.coefficient
-        over, under = coefficient.as_numer_denom() if coefficient.is_Rational else (coefficient, 1)
-        if over != 1:
-            number = str(over) if coefficient.is_Rational else repr(float(over))
+        numerator, denominator = tree.coefficient, sympy.S.One
+        if numerator.is_Rational:
+            numerator, denominator = numerator.as_numer_denom()
+        if numerator != 1:
+            number = str(numerator) if numerator.is_Rational else repr(float(numerator))
             factors[:1] = [" * ".join([number, *factors[:1]])]
-        if under != 1:
-            divisors[:1] = [f"({under} * {divisors[0]})" if divisors else str(under)]
+        if denominator != 1:
+            divisors[:1] = [f"({denominator} * {divisors[0]})" if divisors else str(denominator)]
         return _quotient(factors, divisors)
 
     def show_hadamard(self, tree: kinds.Hadamard) -> Text:
-        over, under = split_divisors(tree.factors)
-        return _quotient([self.loose(factor, POWER) for factor in over], self._divisors(under))
+        factors, divisors = split_divisors(tree.factors)
+        texts = [self.loose(factor, POWER) for factor in factors]
+        return _quotient(texts, self._divisors(divisors))
 
     def _divisors(self, trees: Sequence[Tree]) -> list[str]:
         return [self.loose(part, POWER) for tree in trees for part in divided_in_turn(tree)]
 
     def show_raise(self, tree: kinds.Raise) -> Text:
         exponent = tree.exponent
-        under = divisor(tree)
-        if under is not None:
-            return f"1 / {self.loose(under, POWER)}", PRODUCT
+        reciprocal = divisor(tree)
+        if reciprocal is not None:
+            return f"1 / {self.loose(reciprocal, POWER)}", PRODUCT
         if exponent == kinds.Number(sympy.S.Half) and isinstance(tree.body, kinds.Size):
-            return f"{self.text(tree.body, ATOM)}**0.5", POWER  # of single precision beside such
+            # np.sqrt would be a NumPy scalar, which makes float32 arrays float64.
+            return f"{self.text(tree.body, ATOM)}**0.5", POWER
         if exponent == kinds.Number(sympy.S.Half):
             return f"np.sqrt({self.loose(tree.body)})", ATOM
         if isinstance(tree.body, kinds.Norm) and exponent == kinds.Number(sympy.Integer(2)):
@@ -401,9 +408,9 @@ class NumPy(Printer):
         return f"{self.loose(tree.body, ATOM)}**{self.loose(exponent, ATOM)}", POWER
 
     def show_add(self, tree: kinds.Add) -> Text:
-        first, *others = map(_scaled, tree.terms)
-        text = self.loose(first, PRODUCT)
-        for term in others:
+        leading, *further_terms = map(_scale_spread, tree.terms)
+        text = self.loose(leading, PRODUCT)
+        for term in further_terms:
             sign, part = ("-", negated(term)) if term.is_negative else ("+", term)
             text += f" {sign} {self.loose(part, PRODUCT)}"
         return text, SUM
@@ -420,11 +427,11 @@ class NumPy(Printer):
                 slots.append(slot(position))
                 texts[f"_{position}"] = self.loose(argument)
         try:
-            written = scalar_functions.numpy_text(tree.function(*slots, evaluate=False))
+            text = scalar_functions.numpy_text(tree.function(*slots, evaluate=False))
         except PrintMethodNotImplementedError as error:
             message = f"{tree.head} has no formula in NumPy: neither NumPy nor SciPy has it"
             raise UnsupportedError(message) from error
-        return _filled(written, texts), ATOM
+        return _fill_slots(text, texts), ATOM
 
     def show_relation(self, tree: Tree) -> Text:
         return f"np.where({self.condition(tree)}, 1.0, 0.0)", ATOM
@@ -436,15 +443,15 @@ class NumPy(Printer):
         return f"np.where({', '.join(parts)})", ATOM
 
     def condition(self, tree: Tree) -> str:
-        """A condition as an array of booleans."""
+        """Write a condition as an array of booleans."""
         if isinstance(tree, kinds.Relation):
             return f"{self.loose(tree.left, SUM)} {tree.symbol} {self.loose(tree.right, SUM)}"
         if not isinstance(tree, kinds.Logic):
             return f"{self.loose(tree, SUM)} != 0"
-        text, *rest = [self.condition(part) for part in tree.parts]
+        text, *further_texts = [self.condition(part) for part in tree.parts]
         if tree.word == "not":
             return f"np.logical_not({text})"
-        for part in rest:
+        for part in further_texts:
             text = f"np.logical_{tree.word}({text}, {part})"
         return text
 
@@ -454,20 +461,21 @@ class NumPy(Printer):
 
 
 def _quotient(factors: Sequence[str], divisors: Sequence[str]) -> Text:
-    """A product, divided as soon as there is something to divide, while one division is left for
-    each factor to come: x * y / z**2 as x / z * y / z, as z**2 may be beyond the range."""
-    text, left = "1", list(divisors)
+    """Write a product that is divided after each factor, as long as there are divisors, and by all
+    remaining ones after the last: x / z * y / z rather than x * y / z**2, whose square may be
+    beyond the range of numbers."""
+    text, remaining = "1", list(divisors)
     for position, factor in enumerate(factors):
         text = f"{text} * {factor}" if position else factor
-        count = max(1, len(left) - (len(factors) - position - 1))
-        text += "".join(f" / {divisor}" for divisor in left[:count])
-        del left[:count]
-    return "".join([text, *(f" / {divisor}" for divisor in left)]), PRODUCT
+        count = max(1, len(remaining) - (len(factors) - position - 1))
+        text += "".join(f" / {divisor}" for divisor in remaining[:count])
+        del remaining[:count]
+    return "".join([text, *(f" / {divisor}" for divisor in remaining)]), PRODUCT
 
 
-def _turned(part: Range) -> Range | None:
-    """The same entries in increasing order, for a range of negative step that may end at entry 0,
-    as NumPy reads a stop at -1 as the last entry. None: the range can be written as it is."""
+def _increasing(part: Range) -> Range | None:
+    """Reverse a range of negative step that may end at entry 0: NumPy reads its stop, -1, as the
+    last entry. None: the range can be written as it is."""
     start, count, step, size = part
     stop = sympy.expand(start + step * count)
     if step > 0 or stop.is_negative or stop.is_nonnegative:
@@ -476,23 +484,24 @@ def _turned(part: Range) -> Range | None:
 
 
 def _prepared(factors: list[Tree]) -> list[Tree]:
-    """Products with ones as sums, and with inverses as solves of what follows."""
+    """Write products with ones as sums, and an inverse and the factors after it as a solve."""
     if len(factors) > 1 and isinstance(factors[-1], kinds.Ones) and factors[-2].rank == 2:
-        factors[-2:] = _summed(factors[-2], 1) or factors[-2:]
-    first = factors[0]
-    if len(factors) > 1 and is_row(first) and isinstance(first.body, kinds.Ones):
-        summed = _summed(factors[1], 0) if factors[1].rank == 2 else []
-        factors[:2] = [kinds.Transpose(tree) for tree in summed] or factors[:2]
+        factors[-2:] = _axis_sum(factors[-2], 1) or factors[-2:]
+    leading = factors[0]
+    if len(factors) > 1 and is_row(leading) and isinstance(leading.body, kinds.Ones):
+        sums = _axis_sum(factors[1], 0) if factors[1].rank == 2 else []
+        factors[:2] = [kinds.Transpose(tree) for tree in sums] or factors[:2]
     for position, factor in enumerate(factors[:-1]):
-        if _inverts(factor):
-            rest = factors[position + 1 :]
-            right = kinds.Matmul(tuple(rest)) if len(rest) > 1 else rest[0]
-            return [*factors[:position], Solve(factor.body, right)]
+        if _is_inverse(factor):
+            right = factors[position + 1 :]
+            right_side = kinds.Matmul(tuple(right)) if len(right) > 1 else right[0]
+            return [*factors[:position], Solve(factor.body, right_side)]
     return factors
 
 
-def _summed(matrix: Tree, axis: int) -> list[Tree]:
-    if is_row(matrix) or _inverts(matrix):
+def _axis_sum(matrix: Tree, axis: int) -> list[Tree]:
+    """Sum a matrix over an axis; [] for an inverse, which is solved with the ones instead."""
+    if is_row(matrix) or _is_inverse(matrix):
         return []
     if isinstance(matrix, kinds.Diag):
         return [matrix.body]
@@ -501,12 +510,12 @@ def _summed(matrix: Tree, axis: int) -> list[Tree]:
     return [AxisSum(matrix, axis)]
 
 
-def _inverts(tree: Tree) -> TypeGuard[kinds.Power]:
+def _is_inverse(tree: Tree) -> TypeGuard[kinds.Power]:
     return isinstance(tree, kinds.Power) and tree.exponent == -1
 
 
-def _scaled(tree: Tree) -> Tree:
-    """A multiple that is spread as a multiple of what is spread, which broadcasts alike."""
+def _scale_spread(tree: Tree) -> Tree:
+    """Write a broadcast multiple as a multiple of a broadcast array."""
     match tree:
         case kinds.Spread(body=kinds.Scale(body=Tree() as body) as inner):
             return replace(inner, body=replace(tree, body=body))
@@ -521,13 +530,13 @@ def _floats(text: str) -> str:
     return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
 
 
-def _filled(text: str, texts: Mapping[str, str]) -> str:
-    """A text with arguments put in for the slots, in parentheses unless they stand alone."""
+def _fill_slots(text: str, texts: Mapping[str, str]) -> str:
+    """Replace slots by arguments, in parentheses unless a slot is an argument of a call."""
 
     def fill(match: re.Match[str]) -> str:
-        before, after = text[: match.start()][-1:], text[match.end() :][:1]
-        alone = before in "(," or text[: match.start()].endswith(", ")
+        before, after = text[: match.start()], text[match.end() :][:1]
+        is_argument = before[-1:] in "(," or before.endswith(", ")
         argument = texts[match[0]]
-        return argument if alone and after in (",", ")") else f"({argument})"
+        return argument if is_argument and after in (",", ")") else f"({argument})"
 
     return re.sub(r"\b_\d+\b", fill, text)
