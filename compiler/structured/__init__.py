@@ -1,8 +1,8 @@
-"""Jacobians and Hessians as linear maps: sums of terms with small arrays and index patterns.
+"""Jacobians and Hessians as operators: sums of products of small arrays, which are not multiplied
+to one dense array.
 
-A term is a product of arrays (parts) whose labels lie on the axes of the result, on those of the
-argument, on both (diagonal), or on none (summed): X @ V + V @ X needs X, not the Jacobian of
-X @ X.
+The labels of the arrays of a product are on the axes of the result, on those of the argument, on
+both (diagonal), or summed: the Jacobian of X @ X is V -> X @ V + V @ X, for which X is enough.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugate_factors
 from derivatrix.compiler.structured.descriptor import descriptor
-from derivatrix.compiler.structured.operator_terms import Known, Term, shared, terms
+from derivatrix.compiler.structured.operator_terms import SharedParts, Term, merge_terms, terms
 
 __all__ = ["Operator", "Structured", "Term", "structured"]
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One block. `batched`: both sides have the batch as axis 0, and are linked sample by
-    sample. `projected`: the structure of an input that it is projected on, "" for none.
-    `structure`: its descriptor."""
+    """One block. `batched`: both sides have the batch as axis 0, linked sample by sample.
+    `projected`: the structure of an input on which the block is projected, or "". `structure`: the
+    descriptor, such as "diagonal + rank 1"."""
 
     key: Key
     output_shape: Shape
@@ -37,7 +37,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Structured:
-    """The blocks of a Jacobian or Hessian (`kind`), and the arrays that they are made of."""
+    """The blocks of a Jacobian or Hessian (`kind`), and the arrays of all terms."""
 
     kind: str
     parts: tuple[ir.Node, ...]
@@ -45,7 +45,7 @@ class Structured:
 
     @property
     def computed(self) -> dict[str, ir.Node]:
-        """The arrays that are no inputs, by name."""
+        """The arrays that are not inputs, by name."""
         return {
             f"part_{number}": node
             for number, node in enumerate(self.parts)
@@ -53,53 +53,51 @@ class Structured:
         }
 
     def lines(self) -> list[str]:
-        """What each block is called, and its structure."""
-        return [f"{self.title(each)}: {each.structure}" for each in self.operators]
+        """List the titles and structures of the blocks."""
+        return [f"{self.title(operator)}: {operator.structure}" for operator in self.operators]
 
     def title(self, operator: Operator) -> str:
-        """What a block is called, such as "Hessian by A and b"."""
+        """Return the title of a block, such as "Hessian by A and b"."""
         return f"{self.kind.capitalize()} by {' and '.join(dict.fromkeys(operator.key))}"
 
 
 def structured(derivatives: Derivatives) -> Structured:
-    """The Jacobian of a function, or the Hessian where it is a scalar one."""
+    """Build the Jacobian of a function, or the Hessian of a scalar one, as operators."""
     function = derivatives.function
     kind = "jacobian" if function.expression.shape else "hessian"
-    found = {}
     results = derivatives.batched(kind)
     nodes = derivatives.with_lengths(derivatives.with_selections(list(results.values())))
     nodes = with_adjugate_factors(nodes)
+    block_terms: dict[Key, list[Term]] = {}
     for key, node in zip(results, nodes, strict=True):
         rank = node.ndim - derivatives.inputs[key[-1]].ndim
-        found[key] = terms(node, rank, key[-1] in function.batch)
-    found = _simplified(found)
-    known = Known()
-    operators = tuple(_operator(derivatives, key, shared(own, known)) for key, own in found.items())
-    return Structured(kind, tuple(known.nodes), operators)
+        block_terms[key] = terms(node, rank, key[-1] in function.batch)
+    all_terms = [term for block in block_terms.values() for term in block]
+    parts = iter(simplify([node for term in all_terms for node, _ in term.parts]))
+    shared_parts = SharedParts()
+    operators = []
+    for key, block in block_terms.items():
+        simplified = [term.with_parts(parts) for term in block]
+        operators.append(_operator(derivatives, key, merge_terms(simplified, shared_parts)))
+    return Structured(kind, tuple(shared_parts.nodes), tuple(operators))
 
 
-def _simplified(found: dict[Key, list[Term]]) -> dict[Key, list[Term]]:
-    """The terms with simpler nodes as parts."""
-    nodes = [node for own in found.values() for term in own for node, _ in term.parts]
-    simpler = iter(simplify(nodes))
-    return {key: [term.with_parts(simpler) for term in own] for key, own in found.items()}
-
-
-def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Operator:
-    """The block of a Jacobian or Hessian by one input, or two."""
+def _operator(derivatives: Derivatives, key: Key, block: tuple[Term, ...]) -> Operator:
+    """Build the block of a Jacobian by one input, or of a Hessian by two."""
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
     row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
     structures = [derivatives.inputs[name].structure for name in reversed(key)]
-    at_regular = [term for term in own if not {2, 3, 4} & term.adjugate_factors.keys()]
-    lead = (BATCH,) if function.batch else ()
+    # The terms with outputs 2, 3 and 4 are those for singular matrices.
+    regular_terms = [term for term in block if not {2, 3, 4} & term.adjugate_factors.keys()]
+    batch_axis = (BATCH,) if function.batch else ()
     batched = column.name in function.batch
     return Operator(
         key,
-        lead + row,
-        (lead if batched else ()) + column.shape,
+        batch_axis + row,
+        (batch_axis if batched else ()) + column.shape,
         batched,
-        next((each for each in structures if each in PROJECTED), ""),
-        descriptor(at_regular, batched),
-        own,
+        next((structure for structure in structures if structure in PROJECTED), ""),
+        descriptor(regular_terms, batched),
+        block,
     )

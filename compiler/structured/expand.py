@@ -1,7 +1,7 @@
-"""A Jacobian as a sum of products, whose factors are as small as they come.
+"""Jacobians as sums of products with factors as small as possible.
 
-Products of products are spliced and products of sums multiplied out where that leaves smaller
-factors behind: p[i] (W[i,k] - u[k]) becomes p[i] W[i,k] - p[i] u[k], while X[i,k] + C[i,k] stays
+Products within products are spliced, and products of sums multiplied out, where that leaves
+smaller factors: p[i] (W[i,k] - u[k]) becomes p[i] W[i,k] - p[i] u[k], but X[i,k] + C[i,k] remains
 one matrix.
 """
 
@@ -17,47 +17,51 @@ from derivatrix.compiler.ir.graph import masked
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
-MOST_TERMS = 64
-"""A product of sums is multiplied out up to so many terms."""
-MOST_FACTORS = 64
-"""Products are spliced into a product up to so many factors."""
+MAX_TERMS = 64
+"""Most terms to which a product of sums is multiplied out."""
+MAX_FACTORS = 64
+"""Most factors of a product into which products are spliced."""
 
 
 def products(node: ir.Node) -> list[Product]:
-    """The products whose sum `node` is."""
-    return Product.of_factor(node).rewritten(_opened)
+    """Write `node` as a sum of products."""
+    return Product.of_factor(node).rewritten(_multiply_out)
 
 
-def _opened(product: Product, others: int) -> list[Product] | None:
-    """The products that one with a composite factor is the sum of; None if it has none."""
-    single = len(product.factors) == 1
+def _multiply_out(product: Product, others: int) -> list[Product] | None:
+    """Multiply out a composite factor; None if there is none, or the result would be too large."""
+    is_single = len(product.factors) == 1
     for position, (node, _) in enumerate(product.factors):
         inner = masked(node)
-        if not isinstance(inner, ir.Einsum | ir.Sum) or not (single or _opens(inner)):
+        if not isinstance(inner, ir.Einsum | ir.Sum) or not (is_single or _is_composite(inner)):
             continue
         if isinstance(inner, ir.Sum):
-            few = len(inner.terms) + others <= MOST_TERMS
+            is_small = len(inner.terms) + others <= MAX_TERMS
         else:
-            few = len(inner.factors) + len(product.factors) <= MOST_FACTORS
-        if single or few:
+            is_small = len(inner.factors) + len(product.factors) <= MAX_FACTORS
+        if is_single or is_small:
             return product.multiplied_out(position, inner)
     return None
 
 
 @lru_cache(maxsize=65536)
-def _opens(node: ir.Node) -> bool:
-    """Whether a node consists of smaller ones, or has structure of its own."""
+def _is_composite(node: ir.Node) -> bool:
+    """Tell whether a node consists of smaller ones, or of structural factors."""
     node = masked(node)
     match node:
         case ir.Sum():
-            return all(_opens(term) or isinstance(term, ir.Structural) for term in node.terms)
+            return all(
+                _is_composite(term) or isinstance(term, ir.Structural) for term in node.terms
+            )
         case ir.Einsum():
             if any(isinstance(factor, ir.Structural) for factor, _ in node.factors):
                 return True
-            return all(volume(f.shape) < volume(node.shape) or _opens(f) for f, _ in node.factors)
+            return all(
+                volume(f.shape) < volume(node.shape) or _is_composite(f) for f, _ in node.factors
+            )
     return False
 
 
 def volume(sizes: Iterable[Dimension]) -> float:
-    """The number of entries, with nominal sizes."""
+    """Count entries, with nominal sizes."""
     return math.prod(nominal(size) for size in sizes)

@@ -1,7 +1,8 @@
-"""Which factors of a product are multiplied once, and which stay apart as parts of an operator.
+"""Grouping the factors of an operator: those of one part are multiplied once, when the operator is
+made.
 
-Two factors become one part where that costs no more than it saves in `PRODUCTS` products with a
-vector, and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
+Two factors become one part if that costs no more than it saves in `EXPECTED_PRODUCTS` products with
+a vector, and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
 """
 
 from __future__ import annotations
@@ -15,78 +16,75 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.structured.expand import volume
 
-PRODUCTS = 2
-"""How many products with a vector an operator is taken to be made for."""
-MOST_EXACT = 7
-"""Up to so many parts the best order of a product is found."""
+EXPECTED_PRODUCTS = 2
+"""Products with a vector for which an operator is assumed to be made."""
+MAX_EXACT_PARTS = 7
+"""Most parts for which the best contraction order is searched: 2ᵏ subsets of k parts."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Factors that are multiplied once; `labels` stay open."""
+    """Factors that are multiplied once, and the labels of their product."""
 
     factors: tuple[ir.Factor, ...]
     labels: frozenset[int]
 
 
 class Grouping:
-    """The parts of one product. `given`: the labels of the vector; `asked`: those of the
-    result; `fixed`: label sets of parts that are taken as they are (masks)."""
+    """The parts of one product. `masks`: the labels of each mask, which remains alone; `inputs`,
+    `outputs`: the labels of the argument and of the result; `sizes`: of all labels."""
 
     def __init__(
         self,
         parts: Sequence[Part],
-        fixed: Sequence[frozenset[int]],
-        given: frozenset[int],
-        asked: frozenset[int],
+        masks: Sequence[frozenset[int]],
+        inputs: frozenset[int],
+        outputs: frozenset[int],
         sizes: Mapping[int, Dimension],
     ) -> None:
         self._parts = list(parts)
-        self._fixed = list(fixed)
-        self._given = given
-        self._asked = asked
+        self._masks = list(masks)
+        self._inputs = inputs
+        self._outputs = outputs
         self._sizes = sizes
         self._volumes: dict[frozenset[int], float] = {}
 
     def parts(self) -> list[Part]:
-        """The parts, merged as long as that is worth while."""
-        while (best := self._best()) is not None:
-            first, second, merged = best
-            self._parts = [p for p in self._parts if p is not first and p is not second]
+        """Merge parts as long as that pays."""
+        while (best := self._best_merge()) is not None:
+            left, right, merged = best
+            self._parts = [p for p in self._parts if p is not left and p is not right]
             self._parts.append(merged)
         return self._parts
 
-    def _best(self) -> tuple[Part, Part, Part] | None:
-        """The two parts that gain most by being one, and that one; None where none gain."""
-        before = self._cost([part.labels for part in self._parts])
-        found = None
-        gain = 0.0
-        for first, second in itertools.combinations(self._parts, 2):
-            merged = self._merged(first, second)
+    def _best_merge(self) -> tuple[Part, Part, Part] | None:
+        """Find the two parts that gain most by being merged, and their product; None if no parts
+        gain."""
+        cost = self._cost([part.labels for part in self._parts])
+        best = None
+        best_gain = 0.0
+        for left, right in itertools.combinations(self._parts, 2):
+            merged = self._merged(left, right)
             if merged is None:
                 continue
-            rest = [p.labels for p in self._parts if p is not first and p is not second]
-            saved = before - self._cost([*rest, merged.labels])
-            better = PRODUCTS * saved - self._volume(first.labels | second.labels)
-            if better > gain:
-                found, gain = (first, second, merged), better
-        return found
+            others = [p.labels for p in self._parts if p is not left and p is not right]
+            saving = cost - self._cost([*others, merged.labels])
+            gain = EXPECTED_PRODUCTS * saving - self._volume(left.labels | right.labels)
+            if gain > best_gain:
+                best, best_gain = (left, right, merged), gain
+        return best
 
-    def _merged(self, first: Part, second: Part) -> Part | None:
-        """Two parts as one; None where they have nothing in common or it takes more memory."""
-        both = first.labels | second.labels
-        others = self._given | self._asked
-        for part in self._parts:
-            if part is not first and part is not second:
-                others |= part.labels
-        others = others.union(*self._fixed)
-        labels = both & others
-        if not first.labels & second.labels and not both <= self._given & self._asked:
+    def _merged(self, left: Part, right: Part) -> Part | None:
+        """Merge two parts; None if they have no label in common, or the product is larger."""
+        union = left.labels | right.labels
+        others = [p.labels for p in self._parts if p is not left and p is not right]
+        labels = union & self._inputs.union(self._outputs, *others, *self._masks)
+        if not left.labels & right.labels and not union <= self._inputs & self._outputs:
             return None
-        sides = (first.labels, second.labels, self._given, self._asked)
+        sides = (left.labels, right.labels, self._inputs, self._outputs)
         if self._volume(labels) > max(map(self._volume, sides)):
             return None
-        return Part(first.factors + second.factors, labels)
+        return Part(left.factors + right.factors, labels)
 
     def _volume(self, labels: frozenset[int]) -> float:
         if labels not in self._volumes:
@@ -94,28 +92,31 @@ class Grouping:
         return self._volumes[labels]
 
     def _cost(self, parts: list[frozenset[int]]) -> float:
-        """The multiplications of one product with a vector, in the best order of the parts."""
-        every = [*parts, *self._fixed]
-        if len(every) > MOST_EXACT:
-            return self._along(every)
-        full = (1 << len(every)) - 1
-        inside = [frozenset[int]()] * (full + 1)
-        for mask in range(1, full + 1):
-            last = mask.bit_length() - 1
-            inside[mask] = inside[mask ^ (1 << last)] | every[last]
+        """Count the multiplications of one product with a vector, in the best order of the parts:
+        dynamic programming over subsets of parts, which are bit masks."""
+        factors = [*parts, *self._masks]
+        if len(factors) > MAX_EXACT_PARTS:
+            return self._cost_in_order(factors)
+        full = (1 << len(factors)) - 1
+        subset_labels = [frozenset[int]()] * (full + 1)
+        for subset in range(1, full + 1):
+            highest = subset.bit_length() - 1
+            subset_labels[subset] = subset_labels[subset ^ (1 << highest)] | factors[highest]
         best = [0.0] + [math.inf] * full
-        for mask in range(full):
-            current = (self._given | inside[mask]) & (self._asked | inside[full ^ mask])
-            for number, labels in enumerate(every):
-                if not mask >> number & 1:
-                    after = mask | 1 << number
-                    cost = best[mask] + self._volume(current | labels)
-                    best[after] = min(best[after], cost)
+        for subset in range(full):
+            needed = self._outputs | subset_labels[full ^ subset]
+            current = (self._inputs | subset_labels[subset]) & needed
+            for number, labels in enumerate(factors):
+                if not subset >> number & 1:
+                    larger = subset | 1 << number
+                    cost = best[subset] + self._volume(current | labels)
+                    best[larger] = min(best[larger], cost)
         return best[full]
 
-    def _along(self, order: Sequence[frozenset[int]]) -> float:
-        current, cost = self._given, 0.0
+    def _cost_in_order(self, order: Sequence[frozenset[int]]) -> float:
+        """Count the multiplications of one product with a vector in the order of the factors."""
+        current, cost = self._inputs, 0.0
         for position, labels in enumerate(order):
             cost += self._volume(current | labels)
-            current = (current | labels) & self._asked.union(*order[position + 1 :])
+            current = (current | labels) & self._outputs.union(*order[position + 1 :])
         return cost

@@ -1,4 +1,4 @@
-"""The terms of an operator: parts that are arrays, and index maps from their labels to the axes."""
+"""Terms of operators: arrays with labels, and index maps from these to the axes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from derivatrix.compiler.structured.index_maps import IndexMap, IndexMaps
 
 @dataclass(frozen=True)
 class Term:
-    """coefficient * sum over all labels but those of `outputs` and `inputs` of the parts.
+    """coefficient times the product of parts and masks, summed over the labels that are neither in
+    `outputs` nor in `inputs`.
 
-    sizes: of the labels. outputs, inputs: index maps of the axes of the result and of the argument;
-    where there are several the term is added at each, and applied to the sum over each.
-    parts: nodes with their labels, `masks` the triangles among them.
+    sizes: of the labels. outputs, inputs: index maps of the axes of the result and of the argument.
+    With several of them, the result is added at each of `outputs`, and the term is applied to the
+    sum of the arguments at each of `inputs`. parts, masks: arrays and triangles with their labels.
     """
 
     coefficient: sympy.Expr
@@ -33,7 +34,7 @@ class Term:
     masks: tuple[ir.Factor, ...]
 
     def with_parts(self, nodes: Iterator[ir.Node]) -> Term:
-        """The same term with other nodes as parts, taken from `nodes`."""
+        """Replace the arrays by the next ones of `nodes`."""
         parts = tuple((next(nodes), labels) for _, labels in self.parts)
         return replace(self, parts=parts)
 
@@ -43,8 +44,8 @@ class Term:
 
     @property
     def adjugate_factors(self) -> dict[int, ir.Node]:
-        """The outputs of `ADJUGATE_FACTORS` in the term, with the parts that are made of them: all
-        zero where other terms stand for this one."""
+        """By the outputs of `ADJUGATE_FACTORS` in the term, the parts that contain them, which are
+        all zero where other terms replace this one."""
         return {
             node.output: part
             for part, _ in self.parts
@@ -54,25 +55,26 @@ class Term:
 
 
 @dataclass
-class Known:
-    """The nodes of parts met so far, so that one array serves wherever it can."""
+class SharedParts:
+    """The arrays of all operators of a function, each computed once, a matrix or its transpose."""
 
     nodes: dict[ir.Node, None] = field(default_factory=dict)
 
     def add(self, node: ir.Node, labels: ir.Labels) -> ir.Factor:
-        """The factor, or what it is the transpose of where that is known or simpler."""
+        """Add an array; return its factor, or that of its transpose if this is a part already, or
+        the node just transposes it."""
         if node not in self.nodes and node.ndim == 2:
-            whole = ir.transposed(node)
-            other = whole or _flipped(node)
-            if other is not None and (whole or other in self.nodes):
-                self.nodes.setdefault(other)
-                return other, labels[::-1]
+            base = ir.transposed(node)
+            transpose = base or _transposed_product(node)
+            if transpose is not None and (base or transpose in self.nodes):
+                self.nodes.setdefault(transpose)
+                return transpose, labels[::-1]
         self.nodes.setdefault(node)
         return node, labels
 
 
-def _flipped(node: ir.Node) -> ir.Node | None:
-    """A product of two matrices with its two axes exchanged."""
+def _transposed_product(node: ir.Node) -> ir.Node | None:
+    """Exchange the two axes of a product."""
     if not isinstance(node, ir.Einsum):
         return None
     factors = ir.relabelled(node.factors, (1, 0, *node.contracted))
@@ -81,42 +83,42 @@ def _flipped(node: ir.Node) -> ir.Node | None:
 
 
 def terms(node: ir.Node, rank: int, batched: bool) -> list[Term]:
-    """The terms of a Jacobian whose first `rank` axes are the output's. `batched`: axis 0 is
-    the batch, which the input has too."""
-    found: list[Term] = []
+    """Split a Jacobian whose first `rank` axes are those of the output into terms. `batched`: axis
+    0 is the batch, which the input has, too."""
+    result: list[Term] = []
     for product in products(node):
-        merged = product.without_deltas()
-        axes = merged.output
-        found.append(_term(merged, axes[:rank], axes[: int(batched)] + axes[rank:]))
-    return _added(found)
+        product = product.without_deltas()
+        axes = product.output
+        result.append(_term(product, axes[:rank], axes[: int(batched)] + axes[rank:]))
+    return _add_like_terms(result)
 
 
-def shared(found: Sequence[Term], known: Known) -> tuple[Term, ...]:
-    """The terms with as few arrays, and as few terms, as there can be."""
-    renamed = [
-        replace(term, parts=tuple(known.add(node, labels) for node, labels in term.parts))
-        for term in found
+def merge_terms(terms: Sequence[Term], shared_parts: SharedParts) -> tuple[Term, ...]:
+    """Share arrays, and merge terms that then differ in the index maps of one side only."""
+    shared = [
+        replace(term, parts=tuple(shared_parts.add(node, labels) for node, labels in term.parts))
+        for term in terms
     ]
-    return tuple(_together(_together(renamed, "inputs"), "outputs"))
+    return tuple(_merge_sides(_merge_sides(shared, "inputs"), "outputs"))
 
 
 def _term(product: Product, outputs: ir.Labels, inputs: ir.Labels) -> Term:
-    """The term of a product, given its labels on the axes of both sides."""
+    """Make the term of a product whose labels on the axes of both sides are given."""
     index_maps = IndexMaps(product.factors)
     dense = [factor for factor in product.factors if not isinstance(factor[0], ir.Structural)]
-    given, asked = (frozenset(index_maps.free(axes)) for axes in (inputs, outputs))
+    free_inputs, free_outputs = (frozenset(index_maps.free(axes)) for axes in (inputs, outputs))
     parts = [
         Part((factor,), frozenset(index_maps.free(factor[1])))
-        for factor in (*dense, *index_maps.rest)
+        for factor in (*dense, *index_maps.unread)
     ]
-    fixed = [frozenset(labels) for _, labels in index_maps.masks]
-    used = given.union(asked, *fixed, *(part.labels for part in parts))
+    masks = [frozenset(labels) for _, labels in index_maps.masks]
+    used = free_inputs.union(free_outputs, *masks, *(part.labels for part in parts))
     unused = [
         size
         for label, size in product.sizes.items()
         if label not in used and index_maps.at(label).plain == label
     ]
-    grouped = Grouping(parts, fixed, given, asked, product.sizes).parts()
+    grouped = Grouping(parts, masks, free_inputs, free_outputs, product.sizes).parts()
     return Term(
         product.coefficient * sympy.Mul(*unused),
         tuple(
@@ -130,43 +132,39 @@ def _term(product: Product, outputs: ir.Labels, inputs: ir.Labels) -> Term:
     )
 
 
-def _added(found: Sequence[Term]) -> list[Term]:
-    """Terms that are one array by the same index maps, as one term with the sum of the arrays."""
+def _add_like_terms(terms: Sequence[Term]) -> list[Term]:
+    """Add the arrays of terms with one array, or a diagonal, and the same index maps."""
     groups: dict[tuple, list[Term]] = {}
-    for each in found:
-        term = _numbered(each, ("outputs", "inputs", "parts"))
+    for term in terms:
+        term = _renumber(term, ("outputs", "inputs", "parts"))
         labels = frozenset(ir.labels_of(term.parts))
-        single = len(term.parts) == 1 or labels <= _diagonal(term)
-        own = () if labels <= _diagonal(term) else (labels,)
-        key = (term.sizes, term.outputs, term.inputs, term.masks, own) if single else (len(groups),)
+        is_diagonal = labels <= _labels(term.outputs) & _labels(term.inputs)
+        key: tuple = (len(groups),)
+        if is_diagonal or len(term.parts) == 1:
+            array_labels = () if is_diagonal else (labels,)
+            key = (term.sizes, term.outputs, term.inputs, term.masks, array_labels)
         groups.setdefault(key, []).append(term)
     return [group[0] if len(group) == 1 else _sum(group) for group in groups.values()]
 
 
-def _diagonal(term: Term) -> frozenset[int]:
-    """The labels on axes of both sides."""
-    return frozenset(_labels(term.outputs) & _labels(term.inputs))
-
-
 def _labels(side: Sequence[Sequence[IndexMap]]) -> set[int]:
-    """The labels on the axes of one side."""
+    """Collect the labels on the axes of one side."""
     return {label for index_map in side[0] for label in index_map.labels}
 
 
 def _sum(group: Sequence[Term]) -> Term:
-    """Terms that differ in their parts, which have labels on the axes only."""
-    first = group[0]
+    """Add terms that differ in their arrays only, none of whose labels is summed."""
     labels = tuple(sorted({label for term in group for label in ir.labels_of(term.parts)}))
-    sizes = {label: first.sizes[label] for label in labels}
+    sizes = {label: group[0].sizes[label] for label in labels}
     nodes = tuple(
         ir.einsum(term.parts, labels, coefficient=term.coefficient, sizes=sizes) for term in group
     )
     node = ir.Sum(nodes, tuple(sizes.values()))
-    return replace(first, coefficient=sympy.S.One, parts=((node, labels),))
+    return replace(group[0], coefficient=sympy.S.One, parts=((node, labels),))
 
 
 def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> ir.Factor:
-    """A part as a node, and its labels."""
+    """Multiply the factors of a part, and the structural factors that determine their labels."""
     if len(part.factors) == 1:
         ((node, labels),) = part.factors
         free = index_maps.free(labels)
@@ -174,57 +172,60 @@ def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> 
             return node, labels
     sources = index_maps.sources([label for _, labels in part.factors for label in labels])
     factors = [*part.factors, *(source for source in sources if source not in part.factors)]
-    ordered = (new for _, labels in part.factors for new in index_maps.free(labels))
-    output = tuple(label for label in dict.fromkeys(ordered) if label in part.labels)
+    free_labels = (new for _, labels in part.factors for new in index_maps.free(labels))
+    output = tuple(label for label in dict.fromkeys(free_labels) if label in part.labels)
     return ir.einsum(factors, output, sizes={label: sizes[label] for label in output}), output
 
 
-def _numbered(term: Term, order: Sequence[str] = ("outputs", "parts", "inputs")) -> Term:
-    """The term with labels numbered as they are met, looking at its sides in this order."""
+def _renumber(term: Term, order: Sequence[str]) -> Term:
+    """Number the labels in the order in which these fields have them."""
     numbers: dict[int, int] = {}
     parts = term.parts
-    for side in order:
-        if side == "parts":
-            parts = tuple(sorted(parts, key=lambda factor: _rank(factor, numbers)))
-            met: Iterable[int] = ir.labels_of((*parts, *term.masks))
+
+    def part_order(factor: ir.Factor) -> tuple:
+        node, labels = factor
+        return node.key, [numbers.get(label, len(numbers)) for label in labels]
+
+    for field_name in order:
+        if field_name == "parts":
+            parts = tuple(sorted(parts, key=part_order))
+            labels: Iterable[int] = ir.labels_of((*parts, *term.masks))
         else:
-            met = (label for index_map in getattr(term, side)[0] for label in index_map.labels)
-        for label in met:
+            side = getattr(term, field_name)
+            labels = (label for index_map in side[0] for label in index_map.labels)
+        for label in labels:
             numbers.setdefault(label, len(numbers))
     return Term(
         term.coefficient,
         tuple(term.sizes[label] for label in numbers),
-        tuple(_moved(index_maps, numbers) for index_maps in term.outputs),
-        tuple(_moved(index_maps, numbers) for index_maps in term.inputs),
+        tuple(_renamed(index_maps, numbers) for index_maps in term.outputs),
+        tuple(_renamed(index_maps, numbers) for index_maps in term.inputs),
         ir.relabelled(parts, numbers),
         ir.relabelled(term.masks, numbers),
     )
 
 
-def _rank(factor: ir.Factor, numbers: dict[int, int]) -> tuple:
-    node, labels = factor
-    return node.key, [numbers.get(label, len(numbers)) for label in labels]
-
-
-def _moved(index_maps: Iterable[IndexMap], renames: dict[int, int]) -> tuple[IndexMap, ...]:
+def _renamed(index_maps: Iterable[IndexMap], names: dict[int, int]) -> tuple[IndexMap, ...]:
     return tuple(
-        replace(index_map, steps=tuple((renames[label], step) for label, step in index_map.steps))
+        replace(index_map, steps=tuple((names[label], step) for label, step in index_map.steps))
         for index_map in index_maps
     )
 
 
-def _together(found: Sequence[Term], side: str) -> list[Term]:
-    """Terms that differ only in the index maps of one side, as one."""
-    other = "outputs" if side == "inputs" else "inputs"
+def _merge_sides(terms: Sequence[Term], side: str) -> list[Term]:
+    """Merge terms that differ only in the index maps of one side, "inputs" or "outputs"."""
+    opposite = "outputs" if side == "inputs" else "inputs"
     groups: dict[tuple, Term] = {}
-    for each in found:
-        term = _numbered(each, (other, "parts", side))
+    for term in terms:
+        term = _renumber(term, (opposite, "parts", side))
         labels = frozenset(_labels(getattr(term, side)))
-        same = (term.coefficient, term.sizes, getattr(term, other), term.parts, term.masks)
-        key = (*same, labels)
+        key = (
+            *(term.coefficient, term.sizes, getattr(term, opposite), term.parts, term.masks),
+            labels,
+        )
         if key in groups:
-            every = getattr(groups[key], side) + getattr(term, side)
-            groups[key] = replace(groups[key], **{side: every})
+            index_maps = getattr(groups[key], side) + getattr(term, side)
+            groups[key] = replace(groups[key], **{side: index_maps})
         else:
             groups[key] = term
     return list(groups.values())

@@ -1,4 +1,4 @@
-"""An operator as the Python expression that makes it in a generated module."""
+"""The Python expressions that make operators in generated modules."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from derivatrix.compiler.structured import Operator, Structured, Term
 from derivatrix.compiler.structured.index_maps import IndexMap
 
 Rename = Callable[[sympy.Expr], sympy.Expr]
-"""Sizes as the names that they have where the expression stands."""
+"""Replaces sizes by their names at the place of the expression."""
 
 
 def operator_lines(
     name: str, operator: Operator, structured: Structured, rename: Rename
 ) -> tuple[str, ...]:
-    """The expression, a line each for the arguments. It stands where `_parts` is the tuple of
-    arrays and `_dtype` their type."""
+    """Write the expression, an argument a line. At its place, `_parts` is the tuple of arrays and
+    `_dtype` their type."""
     masks = list(dict.fromkeys(node for term in operator.terms for node, _ in term.masks))
     numbers = {node: number for number, node in enumerate((*structured.parts, *masks))}
     texts = _Texts(rename, numbers)
@@ -38,7 +38,7 @@ def operator_lines(
 
 
 class _Texts:
-    """The parts of a term as texts."""
+    """Writes the fields of terms."""
 
     def __init__(self, rename: Rename, numbers: dict[ir.Node, int]) -> None:
         self._rename = rename
@@ -51,8 +51,8 @@ class _Texts:
         return tuple_text(self.size(size) for size in shape)
 
     def term(self, term: Term) -> str:
-        """(coefficient, sizes, outputs, inputs, factors), left out where a part says that another
-        term stands for it."""
+        """Write (coefficient, sizes, outputs, inputs, factors); at run time the term is left out
+        if its adjugate factors are zero, as other terms replace it."""
         factors = tuple((self._numbers[node], labels) for node, labels in term.factors)
         sides = (self._side(term.outputs), self._side(term.inputs))
         texts = (self._number(term.coefficient), self.sizes(term.sizes), *sides, repr(factors))
@@ -64,16 +64,16 @@ class _Texts:
     def _number(self, value: sympy.Expr) -> str:
         if value.is_number:
             return repr(float(value))
-        above, below = self._rename(sympy.N(value, 17)).as_numer_denom()
-        if not below.free_symbols:
-            return sympy.pycode(above / below)
-        return f"_ratio({sympy.pycode(above)}, {sympy.pycode(below)})"
+        numerator, denominator = self._rename(sympy.N(value, 17)).as_numer_denom()
+        if not denominator.free_symbols:
+            return sympy.pycode(numerator / denominator)
+        return f"_ratio({sympy.pycode(numerator)}, {sympy.pycode(denominator)})"
 
-    def _side(self, patterns: Sequence[Sequence[IndexMap]]) -> str:
-        return tuple_text(tuple_text(map(self._index_map, pattern)) for pattern in patterns)
+    def _side(self, side: Sequence[Sequence[IndexMap]]) -> str:
+        return tuple_text(tuple_text(map(self._index_map, index_maps)) for index_maps in side)
 
     def _index_map(self, index_map: IndexMap) -> str:
-        """An index map: a label, (offset, steps) or (table, label)."""
+        """Write an index map: a label, (offset, steps) or (table, label)."""
         if index_map.plain is not None:
             return str(index_map.plain)
         if index_map.table is None:
@@ -81,6 +81,6 @@ class _Texts:
             return f"({self.size(index_map.offset)}, {tuple_text(steps)})"
         ((label, _),) = index_map.steps
         if index_map.table[-1] in ("rows", "columns"):
-            which = ("rows", "columns").index(str(index_map.table[-1]))
-            return f"(_packed({self.size(index_map.table[0])})[{which}], {label})"
+            coordinate = ("rows", "columns").index(str(index_map.table[-1]))
+            return f"(_packed({self.size(index_map.table[0])})[{coordinate}], {label})"
         return f"({index_map.table!r}, {label})"

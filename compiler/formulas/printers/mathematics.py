@@ -252,9 +252,8 @@ class MathPrinter(Spelling):
         numbers: list[str] = []
         if coefficient.is_Rational and divisors:
             numbers = [str(coefficient.p)] * (coefficient.p != 1)
-            divisors = [kinds.Number(sympy.Integer(coefficient.q))] * (
-                coefficient.q != 1
-            ) + divisors
+            if coefficient.q != 1:
+                divisors = [kinds.Number(sympy.Integer(coefficient.q)), *divisors]
         elif coefficient != 1:
             numbers = [self.text(kinds.Number(coefficient), POWER)]
         array_divisors = [] if divisors else self._array_divisors(tree.body)
@@ -371,11 +370,9 @@ class MathPrinter(Spelling):
         row = self.transposed.format(self.ones)
         if tree.along == (1,):
             return f"{self.ones} {self.transposed.format(self.text(tree.body, ATOM))}", PRODUCT
-        plain = isinstance(tree.body, kinds.Scale) and not split_divisors(tree.body.scalars)[1]
-        min_precedence = PRODUCT if plain else POWER
-        body = (
-            [] if tree.body == kinds.Number(sympy.S.One) else [self.text(tree.body, min_precedence)]
-        )
+        is_product = isinstance(tree.body, kinds.Scale) and not split_divisors(tree.body.scalars)[1]
+        is_one = tree.body == kinds.Number(sympy.S.One)
+        body = [] if is_one else [self.text(tree.body, PRODUCT if is_product else POWER)]
         column = [] if tree.along else [self.ones]
         return " ".join([*body, *column, *([row] if tree.rank == 2 else [])]), PRODUCT
 
