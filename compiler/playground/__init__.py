@@ -1,5 +1,5 @@
-"""One page in the browser: a function in the text notation, and everything that is derived of it.
+"""The playground: a page in the browser that derives a function in the text notation.
 
-`server` answers the page's requests, each of which `processes` runs in a process of its own under
-limits; `requests` says what each does.
+`server` receives the page's requests, `processes` runs each in a process of its own under limits,
+and `requests` answers them.
 """

@@ -1,4 +1,4 @@
-"""What is done with the compiled module: verified, and built as a package to take away."""
+"""Requests that compile a module: verification, and a package to download."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from derivatrix.runtime.errors import DerivatrixError
 R = TypeVar("R")
 
 
-def verified(function: Function) -> Iterator[str | Report]:
-    """What is being checked, and at last the report."""
+def verification_steps(function: Function) -> Iterator[str | Report]:
+    """Yield the steps of verification, and finally the report."""
     yield "Generating the module"
     module = compile(function)
     yield "Compiling the kernels"
-    yield from _lines(lambda say: verify(module, progress=say))
+    yield from _progress_and_result(lambda say: verify(module, progress=say))
 
 
 def report_html(report: Report) -> str:
-    """The report as the page shows it."""
+    """Write a report as the page shows it."""
     verdict = "passed" if report.passed else "bad"
     points = len({row.point for row in report.rows if row.point})
     reach = f"; {escape(str(report.reach))}" if str(report.reach) else ""
@@ -39,54 +39,54 @@ def report_html(report: Report) -> str:
     return f'<p><span class="{verdict}">{word}</span>: {title}</p>{table}'
 
 
-def packaged(function: Function) -> Iterator[str | bytes]:
-    """What is being done, and at last the archive of a verified package."""
+def package_steps(function: Function) -> Iterator[str | bytes]:
+    """Yield the steps of a build, and finally the archive of the verified package."""
     folder = Path("generated")
 
     def work(say: Callable[[str], None]) -> BuildResult:
         return build(function, folder, progress=lambda text, done, total: say(text), jobs=1)
 
-    for found in _lines(work):
-        if isinstance(found, str):
-            yield found
-    files = sorted(path for path in folder.rglob("*") if _belongs(path))
+    for step in _progress_and_result(work):
+        if isinstance(step, str):
+            yield step
+    files = sorted(path for path in folder.rglob("*") if _is_packaged(path))
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for path in files:
             entry = zipfile.ZipInfo(path.as_posix(), date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            written.writestr(entry, path.read_bytes())
+            zip_file.writestr(entry, path.read_bytes())
     yield archive.getvalue()
 
 
-def encoded(contents: bytes) -> str:
-    """Bytes as letters."""
+def base64_text(contents: bytes) -> str:
+    """Encode bytes as base64 text."""
     return base64.b64encode(contents).decode()
 
 
-def _belongs(path: Path) -> bool:
+def _is_packaged(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
 
 
-def _lines(work: Callable[[Callable[[str], None]], R]) -> Iterator[str | R]:
-    """What a work says while it is done in a thread, and what it returns; raises what it raises."""
-    said: SimpleQueue[str | None] = SimpleQueue()
-    found: list[R] = []
+def _progress_and_result(work: Callable[[Callable[[str], None]], R]) -> Iterator[str | R]:
+    """Run `work` in a thread; yield the lines that it reports, and its result. Raise its errors."""
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    results: list[R] = []
     errors: list[DerivatrixError | MemoryError] = []
 
     def run() -> None:
         try:
-            found.append(work(said.put))
+            results.append(work(lines.put))
         except (DerivatrixError, MemoryError) as error:
             errors.append(error)
         finally:
-            said.put(None)
+            lines.put(None)
 
     thread = threading.Thread(target=run)
     thread.start()
-    while (line := said.get()) is not None:
+    while (line := lines.get()) is not None:
         yield line
     thread.join()
     if errors:
         raise errors[0]
-    yield from found
+    yield from results

@@ -1,4 +1,4 @@
-"""The fields of a request: checked where it arrives, so that only short texts and numbers go on."""
+"""The fields of requests, checked on arrival: only short texts and numbers are passed on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Fields = Mapping[str, Any]
 
 
 def request_fields(name: str, body: bytes) -> Fields:
-    """The fields of a request of this name: `text`, `inputs` (sizes and structure by name), `wrt`
-    (a list of names, empty if it is missing) and, of a structure, `sizes` (numbers by name).
+    """Read the fields of a request of this name: `text`, `inputs` (sizes and structure by name),
+    `wrt` (a list of names, empty if missing), and for "structure" `sizes` (numbers by name).
 
-    Raises DeclarationError for a body that is no object of JSON, and for a field that is missing or
-    something else; ShapeError for sizes that are no numbers."""
+    Raises DeclarationError for a body that is not a JSON object, and for a missing or wrong field;
+    ShapeError for sizes that are not numbers.
+    """
     try:
         data = json.loads(body)
     except RecursionError as error:

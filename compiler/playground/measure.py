@@ -19,12 +19,12 @@ from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
 from derivatrix.runtime.sampling import draws, meets
 
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
-LONGEST = 0.3
-"""Seconds of a call after which no larger sizes are tried."""
-SPENT = 0.1
-"""Seconds for which a call is repeated."""
-MOST = 4_000_000
-"""The most entries of an input or of the value."""
+MAX_CALL_SECONDS = 0.3
+"""Time of a call after which no larger sizes are tried."""
+REPEAT_SECONDS = 0.1
+"""Time for which a call is repeated."""
+MAX_ENTRIES = 4_000_000
+"""Most entries of an input or of the value."""
 
 Call = Callable[[], Any]
 Maker = Callable[[Point], Call]
@@ -32,7 +32,7 @@ Maker = Callable[[Point], Call]
 
 @dataclass
 class Curve:
-    """The seconds of a call by the size n; a note says why there are no more of them."""
+    """Times of a call, in seconds, by the size n. `note`: the reason for missing sizes."""
 
     name: str
     title: str
@@ -40,17 +40,17 @@ class Curve:
     note: str = ""
 
 
-def measured(function: Function) -> Iterator[str | list[Curve]]:
-    """What is measured, and each time the curves so far."""
+def measurements(function: Function) -> Iterator[str | list[Curve]]:
+    """Yield the steps of a measurement, and after each size the curves so far."""
     yield "Compiling the kernels"
     module = compile_module(function)
     interface = ModuleInterface(module)
     kind = "gradient" if "gradient" in interface.kinds else "vjp"
     curves = [Curve("ours", "derivatrix"), Curve("numpy", "NumPy")]
-    makers: list[Maker] = [_ours(interface, kind), _numpy(module, kind)]
+    makers: list[Maker] = [_derivatrix_call(interface, kind), _numpy_call(module, kind)]
     if importlib.util.find_spec("jax") is not None:
         curves.append(Curve("jax", "JAX"))
-        makers.append(_jax(interface, module.DECLARATION))
+        makers.append(_jax_call(interface, module.DECLARATION))
     for size in SIZES if interface.size_names else (1,):
         point = _point(interface, size)
         if point is None:
@@ -61,32 +61,35 @@ def measured(function: Function) -> Iterator[str | list[Curve]]:
             yield f"{curve.title} at n = {size}"
             try:
                 curve.times[size] = _seconds(make(point))
-            except UNKNOWN as error:
+            except UNSUPPORTED_ERRORS as error:
                 curve.note = f"{curve.title} cannot: {type(error).__name__}"
                 continue
-            if curve.times[size] > LONGEST:
+            if curve.times[size] > MAX_CALL_SECONDS:
                 curve.note = "too slow for larger ones"
             yield curves
 
 
-UNKNOWN = (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError)
-"""What another program raises where it lacks a function or its derivative."""
+UNSUPPORTED_ERRORS = (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError)
+"""Errors of another program that lacks a function or its derivative."""
 
 
 def _point(interface: ModuleInterface, size: int) -> Point | None:
-    """A point with all sizes alike; none where there is none, or its arrays are too large."""
+    """Draw a point with all sizes equal; None if these are not allowed, or arrays too large."""
     sizes = dict.fromkeys(interface.size_names, size)
     if not meets(sizes, interface.requirements):
         return None
     shapes = [entry.full(sizes) for entry in interface.inputs] + [
         interface.shape("value", "", sizes)
     ]
-    if min(min(shape, default=1) for shape in shapes) < 1 or max(map(math.prod, shapes)) > MOST:
+    if (
+        min(min(shape, default=1) for shape in shapes) < 1
+        or max(map(math.prod, shapes)) > MAX_ENTRIES
+    ):
         return None
     return next(draws(interface, sizes, np.random.default_rng(0)))
 
 
-def _ours(interface: ModuleInterface, kind: str) -> Maker:
+def _derivatrix_call(interface: ModuleInterface, kind: str) -> Maker:
     def make(point: Point) -> Call:
         arguments = [*point.values.values(), *interface.extras(kind, point).values()]
         function = getattr(interface.module, kind)
@@ -95,18 +98,18 @@ def _ours(interface: ModuleInterface, kind: str) -> Maker:
     return make
 
 
-def _numpy(module: ModuleType, kind: str) -> Maker:
-    """The closed form as NumPy's text, which the compiler has written."""
+def _numpy_call(module: ModuleType, kind: str) -> Maker:
+    """Evaluate the NumPy text of the derivative, which the compiler has written."""
     import scipy
 
     styles = module.FORMULAS[kind].values()
-    codes = [_code(own["numpy"]) for own in styles]
+    codes = [_code(texts["numpy"]) for texts in styles]
 
     def make(point: Point) -> Call:
         scope = {
             "np": np,
             "scipy": scipy,
-            **_numbers(point.values),
+            **{name: array[()] for name, array in point.values.items()},
             "cotangent": point.cotangent[()],
         }
         return lambda: [eval(code, scope) for code in codes]
@@ -114,35 +117,31 @@ def _numpy(module: ModuleType, kind: str) -> Maker:
     return make
 
 
-def _jax(interface: ModuleInterface, declaration: str) -> Maker:
-    """What JAX makes of the declaration's text, compiled, in float64."""
+def _jax_call(interface: ModuleInterface, declaration: str) -> Maker:
+    """Differentiate the declaration's text by JAX, compiled, in float64."""
     jax = importlib.import_module("jax")
     importlib.import_module("jax.scipy.linalg")
     jax.config.update("jax_enable_x64", True)
     code = _code(declaration)
     names = [entry.name for entry in interface.wrt]
 
-    def value(chosen: Arrays, values: Mapping[str, Any]) -> Any:
-        scope = {"np": jax.numpy, "scipy": jax.scipy, **values, **chosen}
+    def value(wrt_values: Arrays, values: Mapping[str, Any]) -> Any:
+        scope = {"np": jax.numpy, "scipy": jax.scipy, **values, **wrt_values}
         return jax.numpy.asarray(eval(code, scope))
 
-    def pulled(values: Arrays, cotangent: Any) -> Any:
-        chosen = {name: values[name] for name in names}
-        return jax.vjp(lambda own: value(own, values), chosen)[1](cotangent)[0]
+    def vjp(values: Arrays, cotangent: Any) -> Any:
+        wrt_values = {name: values[name] for name in names}
+        pullback = jax.vjp(lambda arguments: value(arguments, values), wrt_values)[1]
+        return pullback(cotangent)[0]
 
-    compiled = jax.jit(pulled)
+    compiled = jax.jit(vjp)
 
     def make(point: Point) -> Call:
         values = {name: jax.numpy.asarray(array) for name, array in point.values.items()}
-        scalar = not interface.output
-        cotangent = jax.numpy.asarray(np.ones(()) if scalar else point.cotangent)
+        cotangent = jax.numpy.asarray(point.cotangent if interface.output else np.ones(()))
         return lambda: jax.block_until_ready(compiled(values, cotangent))
 
     return make
-
-
-def _numbers(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    return {name: array[()] for name, array in values.items()}
 
 
 def _code(text: str) -> CodeType:
@@ -150,12 +149,12 @@ def _code(text: str) -> CodeType:
 
 
 def _seconds(call: Call) -> float:
-    """The time of the quickest of some calls, after one that compiles."""
+    """Return the time of the fastest of several calls, after one that may compile."""
     with np.errstate(all="ignore"):
         call()
-        best, begin = math.inf, time.perf_counter()
-        while time.perf_counter() - begin < SPENT:
+        fastest, begin = math.inf, time.perf_counter()
+        while time.perf_counter() - begin < REPEAT_SECONDS:
             start = time.perf_counter()
             call()
-            best = min(best, time.perf_counter() - start)
-    return best
+            fastest = min(fastest, time.perf_counter() - start)
+    return fastest

@@ -1,5 +1,5 @@
-"""Imported once by the process whose forks answer requests: the compiler, and what a first
-derivation makes it look up."""
+"""Preloading for the process whose forks answer requests: the compiler, and all that it imports
+during a first derivation."""
 
 from derivatrix.compiler.playground.requests import derive
 

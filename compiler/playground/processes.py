@@ -1,7 +1,7 @@
-"""A process of its own for each request, which is killed when it exceeds its limits.
+"""Processes of requests, one each, which are killed if they exceed their limits.
 
-Requests that only need the compiler are forks of a process that has imported it, where the system
-has forks; those that run generated code are new interpreters, with threads as usual.
+Requests that only need the compiler run in forks of a process that has imported it, where the
+system can fork; those that run generated code, with threads, in new interpreters.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from anyio import to_thread
 
 from derivatrix.compiler.playground.worker import LIMITS, Limits, run
 
-AT_ONCE = 4
-"""How many requests are worked on at a time; further ones wait."""
-LONGEST = 32 * 2**20
-"""The most bytes of an answer."""
-WAIT = 0.1
-"""Seconds after which a request is looked after again."""
+MAX_RUNNING = 4
+"""Most requests that run at a time; further ones wait."""
+MAX_ANSWER_BYTES = 32 * 2**20
+POLL_SECONDS = 0.1
+"""Time between two checks of a request's deadline and of its client's connection."""
 
 _PRELOADED = "derivatrix.compiler.playground.preloaded"
 
 
 class Processes:
-    """limits: of each kind of request. `running` are the processes at work, `folder` is where they
-    may write; it is removed when this ends."""
+    """The processes that answer requests. limits: by the name of a request; folder: where they may
+    write, removed at the end."""
 
     def __init__(self, limits: Mapping[str, Limits] = LIMITS) -> None:
         self.limits = limits
         self.running: set[BaseProcess] = set()
-        self._free = anyio.Semaphore(AT_ONCE)
+        self._free = anyio.Semaphore(MAX_RUNNING)
         self._folder = tempfile.TemporaryDirectory(prefix="derivatrix-playground-")
         self.folder = self._folder.name
         self._spawned = multiprocessing.get_context("spawn")
@@ -72,29 +71,32 @@ class Processes:
         self._folder.cleanup()
 
     async def answers(
-        self, name: str, data: Any, gone: Callable[[], Awaitable[bool]]
+        self, name: str, data: Any, is_disconnected: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bytes]:
-        """The answers of a request, each a line of JSON, an error as the last of them; `gone`:
-        whether nobody waits for them any more."""
+        """Yield the answers to a request, each a line of JSON; an error is the last one.
+
+        is_disconnected: tells whether the client has gone.
+        """
         limits = self.limits[name]
         async with self._free:
-            with anyio.CancelScope(shield=True):  # else nobody knew of what has just been started
+            # A cancellation here would lose the process that has just been started.
+            with anyio.CancelScope(shield=True):
                 process, answers, place = await to_thread.run_sync(
                     self._started, name, data, limits
                 )
             deadline = time.monotonic() + limits.seconds
             try:
                 while time.monotonic() < deadline:
-                    if await to_thread.run_sync(answers.poll, WAIT):
+                    if await to_thread.run_sync(answers.poll, POLL_SECONDS):
                         try:
-                            line = answers.recv_bytes(LONGEST)
+                            line = answers.recv_bytes(MAX_ANSWER_BYTES)
                         except (EOFError, OSError):
-                            yield await to_thread.run_sync(_ending, process, limits)
+                            yield await to_thread.run_sync(_exit_error, process, limits)
                             return
                         yield line + b"\n"
                         if line.startswith((b'{"done"', b'{"error"')):
                             return
-                    elif await gone():
+                    elif await is_disconnected():
                         return
                 yield _error("TimeoutError", f"stopped after {limits.seconds:g} seconds")
             finally:
@@ -115,13 +117,14 @@ class Processes:
     def _kill(self, process: BaseProcess) -> None:
         self.running.discard(process)
         if sys.platform != "win32" and process.pid is not None and process.is_alive():
-            with suppress(OSError):  # it has not made its session yet, or has just ended
+            with suppress(OSError):  # the process has no session yet, or has just ended
                 os.killpg(process.pid, signal.SIGKILL)
         with suppress(OSError):
             process.kill()
 
 
-def _ending(process: BaseProcess, limits: Limits) -> bytes:
+def _exit_error(process: BaseProcess, limits: Limits) -> bytes:
+    """Describe how a process ended that sent no last answer."""
     process.join(5)
     code = process.exitcode or 0
     if code < 0:

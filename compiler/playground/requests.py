@@ -1,4 +1,4 @@
-"""What each request of the page does: an iterator of plain data, each shown when it comes."""
+"""The page's requests: generators of answers, which the page shows as they come."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import shape_text
-from derivatrix.compiler.playground.compiled import encoded, packaged, report_html, verified
+from derivatrix.compiler.playground.compiled import (
+    base64_text,
+    package_steps,
+    report_html,
+    verification_steps,
+)
 from derivatrix.compiler.playground.fields import Fields
-from derivatrix.compiler.playground.measure import measured
+from derivatrix.compiler.playground.measure import measurements
 from derivatrix.compiler.playground.subject import subject
 from derivatrix.compiler.playground.times import times
 from derivatrix.compiler.report.highlight import highlighted
@@ -21,51 +26,55 @@ Answers = Iterator[dict[str, Any]]
 
 
 def derive(fields: Fields) -> Answers:
-    """The formulas of a function in all styles, and its derivations line by line."""
-    wanted = subject(fields)
-    yield {"names": wanted.names}
-    function = wanted.function()
-    yield {"declared": _declared(function), "python": python(wanted.declaration)}
+    """Derive the formulas of a function in all styles, and its derivations line by line."""
+    declaration = subject(fields)
+    yield {"names": declaration.names}
+    function = declaration.function()
+    yield {"declared": _declared(function), "python": highlighted_text(declaration.declaration)}
     for kind in kinds(function):
         yield {"kind": kind, "title": TITLES[kind], "formulas": list(formulas(function, kind))}
     yield {"steps": [derivation(function, name) for name in function.wrt]}
 
 
 def module(fields: Fields) -> Answers:
-    """The generated module."""
+    """Generate the module."""
     generated = generate(subject(fields).function())
-    yield {"module": python(generated.text), "lines": generated.text.count("\n")}
+    yield {"module": highlighted_text(generated.text), "lines": generated.text.count("\n")}
 
 
 def structure(fields: Fields) -> Answers:
-    """The Jacobian, or the Hessian of a scalar function, at the sizes asked for."""
-    found = blocks(subject(fields).function(), fields["sizes"])
-    yield {"blocks": [{**block, "cells": encoded(block["cells"].tobytes())} for block in found]}
+    """Draw the Jacobian, or the Hessian of a scalar function, at the requested sizes."""
+    pictures = blocks(subject(fields).function(), fields["sizes"])
+    yield {
+        "blocks": [
+            {**picture, "cells": base64_text(picture["cells"].tobytes())} for picture in pictures
+        ]
+    }
 
 
 def verify(fields: Fields) -> Answers:
-    """The compiled module's report."""
-    for found in verified(subject(fields).function()):
-        yield {"progress": found} if isinstance(found, str) else {"report": report_html(found)}
+    """Compile and verify the module."""
+    for step in verification_steps(subject(fields).function()):
+        yield {"progress": step} if isinstance(step, str) else {"report": report_html(step)}
 
 
 def measure(fields: Fields) -> Answers:
-    """Times of the gradient or VJP."""
-    for found in measured(subject(fields).function()):
-        yield {"progress": found} if isinstance(found, str) else {"plot": times(found)}
+    """Measure the gradient or VJP over sizes."""
+    for step in measurements(subject(fields).function()):
+        yield {"progress": step} if isinstance(step, str) else {"plot": times(step)}
 
 
 def package(fields: Fields) -> Answers:
-    """A verified package as an archive."""
-    for found in packaged(subject(fields).function()):
-        if isinstance(found, str):
-            yield {"progress": found}
+    """Build a verified package as an archive."""
+    for step in package_steps(subject(fields).function()):
+        if isinstance(step, str):
+            yield {"progress": step}
         else:
-            yield {"zip": encoded(found), "summary": "Verified."}
+            yield {"zip": base64_text(step), "summary": "Verified."}
 
 
-def python(text: str) -> dict[str, str]:
-    """A Python text, and as HTML with its parts in classes."""
+def highlighted_text(text: str) -> dict[str, str]:
+    """Pair a Python text with its HTML, which is highlighted."""
     return {"text": text, "html": highlighted(text)}
 
 

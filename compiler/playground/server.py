@@ -1,4 +1,4 @@
-"""The page's server: the files of the page, and its requests, whose answers are lines of JSON."""
+"""The server of the page: its files, and its requests, whose answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY_BYTES = 64 * 1024
 
 DECLARATION_ERRORS = ("DeclarationError", "NotationError", "ShapeError", "UnsupportedError")
-"""The errors that are the request's own."""
+"""Errors of the request, which are answered with status 400."""
 
 NAMES = ("style.css", "script.js", "elements.js", "requests.js", "examples.js", "structure.js")
 FOLDER = Path(__file__).with_name("page")
@@ -68,12 +68,12 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        refused = self._refused(Headers(scope=scope))
-        app = _refused(refused, 403) if refused else self.app
+        reason = self._refusal_reason(Headers(scope=scope))
+        app = _refusal(reason, 403) if reason else self.app
         await app(scope, receive, send_with_headers)
 
-    def _refused(self, headers: Headers) -> str:
-        """Why a request with these headers is not answered; "" where it is."""
+    def _refusal_reason(self, headers: Headers) -> str:
+        """Return the reason to refuse a request with these headers; "" to answer it."""
         host, origin = headers.get("host", ""), headers.get("origin")
         name = re.sub(r":\d+$", "", host).lower()
         if name not in self.hosts:
@@ -88,7 +88,7 @@ class Guard:
 def application(
     hosts: Sequence[str] = LOOPBACK, limits: Mapping[str, Limits] = LIMITS
 ) -> Starlette:
-    """The server's program, which has its processes as `state.processes`."""
+    """Make the server's application, whose processes are `state.processes`."""
     processes = Processes(limits)
 
     @asynccontextmanager
@@ -102,20 +102,20 @@ def application(
     async def ask(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in limits:
-            return _refused(f"there is no request {name!r}", 404)
+            return _refusal(f"there is no request {name!r}", 404)
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return _refused("a request is application/json", 415)
+            return _refusal("a request is application/json", 415)
         body = b""
         try:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
-                    return _refused(f"a request has at most {MAX_BODY_BYTES} bytes", 413)
+                    return _refusal(f"a request has at most {MAX_BODY_BYTES} bytes", 413)
             fields = request_fields(name, body)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
         except (DeclarationError, ShapeError) as error:
-            return _refused(str(error), 400, type(error).__name__)
+            return _refusal(str(error), 400, type(error).__name__)
         answers = processes.answers(name, fields, request.is_disconnected)
         first = await anext(answers, b"")
         if first.startswith(b'{"error"') and json.loads(first)["error"] in DECLARATION_ERRORS:
@@ -138,19 +138,19 @@ def application(
 
 
 def serve(listening: socket.socket, hosts: Sequence[str] = ()) -> None:
-    """Serve the page at a socket until the process is interrupted. hosts: names by which this
-    server may be asked besides those of this machine."""
+    """Serve the page at a socket until the process is interrupted. hosts: names of this server
+    that requests may use besides those of the loopback interface."""
     app = application((*LOOPBACK, *hosts))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _refused(text: str, status: int, kind: str = "Refused") -> Response:
+def _refusal(text: str, status: int, kind: str = "Refused") -> Response:
     return JSONResponse({"error": kind, "text": text}, status)
 
 
 async def _chained(first: bytes, answers: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-    """The first answer and those after it, which end with whoever reads them."""
+    """Chain the first answer and the others, which are closed together with the response."""
     async with aclosing(answers):
         yield first
         async for answer in answers:

@@ -1,4 +1,4 @@
-"""What the page sends: a text, its inputs, and by which of them it is differentiated."""
+"""The function that a request declares: a text, its inputs, and those to differentiate by."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from derivatrix.compiler.frontends.notation.declaration import input_names
 from derivatrix.compiler.playground.fields import Fields
 from derivatrix.runtime.errors import DeclarationError
 
-NAME = "f"
-"""What the function is called."""
+FUNCTION_NAME = "f"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """`inputs`: by name the sizes and the structure, as `parse` takes them; `wrt`: names."""
+    """`inputs`: by name, the sizes and the structure, as `parse` takes them; `wrt`: names."""
 
     text: str
     inputs: Mapping[str, str]
@@ -26,30 +25,30 @@ class Subject:
 
     @property
     def names(self) -> list[str]:
-        """The inputs that the text mentions, in their order, without sizes of others and numbers;
-        none where it cannot be read."""
+        """The inputs in the text, in their order, without sizes and numbers; none if the text
+        cannot be parsed."""
         sizes = {word for text in self.inputs.values() for word in re.findall(r"\w+", text)}
         return [name for name in input_names(self.text) if name not in sizes | {"pi"}]
 
     def function(self) -> Function:
-        """The function. Raises DeclarationError, NotationError and ShapeError."""
+        """Declare the function. Raises DeclarationError, NotationError and ShapeError."""
         if not self.text.strip():
             raise DeclarationError("type an expression, such as x'*A*x")
         array = parse(self.text, **self.inputs)
-        made = function(NAME, list(self.inputs), array, wrt=list(self.wrt) or None)
-        made.source = "the playground"
-        return made
+        declared = function(FUNCTION_NAME, list(self.inputs), array, wrt=list(self.wrt) or None)
+        declared.source = "the playground"
+        return declared
 
     @property
     def declaration(self) -> str:
-        """The function in Python."""
+        """The declaration of the function in Python."""
         dims = "".join(f", {name}={sizes!r}" for name, sizes in self.inputs.items())
-        rows = [repr(NAME), repr(list(self.inputs)), f"dx.parse({self.text!r}{dims})"]
+        rows = [repr(FUNCTION_NAME), repr(list(self.inputs)), f"dx.parse({self.text!r}{dims})"]
         rows += [f"wrt={list(self.wrt)!r}"] if self.wrt else []
         lines = "".join(f"    {row},\n" for row in rows)
-        return f"import derivatrix as dx\n\n{NAME} = dx.function(\n{lines})\n"
+        return f"import derivatrix as dx\n\n{FUNCTION_NAME} = dx.function(\n{lines})\n"
 
 
 def subject(fields: Fields) -> Subject:
-    """The subject of a request."""
+    """Read the subject of a request."""
     return Subject(fields["text"], fields["inputs"], tuple(fields["wrt"]))

@@ -1,4 +1,4 @@
-"""Times over sizes as a drawing, both axes logarithmic, and as a table."""
+"""Plots of times over sizes, with logarithmic axes, and tables of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def times(curves: Sequence[Curve]) -> str:
-    """The curves as an element `svg`, and a table of them for those who do not see it."""
+    """Draw curves as an element `svg`, and as a table for those who do not see it."""
     points = [(n, t) for curve in curves for n, t in curve.times.items()]
     sizes = sorted({n for n, _ in points})
     low = math.floor(math.log10(min(t for _, t in points)))
@@ -28,7 +28,7 @@ def times(curves: Sequence[Curve]) -> str:
         lambda n, seconds: f"n = {n:g}: {_time(seconds)}",
     )
     lines = [
-        Line(colour, curve.title, {float(n): each for n, each in curve.times.items()})
+        Line(colour, curve.title, {float(n): seconds for n, seconds in curve.times.items()})
         for colour, curve in zip(COLOURS, curves, strict=False)
     ]
     return plot(lines, axes) + _table(curves, sizes)
@@ -50,5 +50,6 @@ def _table(curves: Sequence[Curve], sizes: Sequence[int]) -> str:
 
 
 def _time(seconds: float) -> str:
-    size, unit = next((own for own in UNITS if seconds >= own[0] * 0.9995), UNITS[-1])
-    return f"{seconds / size:.3g} {unit}"
+    rounded_up = seconds / 0.9995  # 0.9996 ms is written as 1 ms
+    scale, unit = next((unit for unit in UNITS if rounded_up >= unit[0]), UNITS[-1])
+    return f"{seconds / scale:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""The process of one request: what it may use, and what it answers."""
+"""The process of one request, its limits and its answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ GIBIBYTE = 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """seconds: how long a request may take; memory: how many GiB its process may have. compiles:
-    whether it runs generated code, in a new interpreter and not in a fork of one."""
+    """The limits of a request. memory: in GiB; compiles: True if it runs generated code, for which
+    its process is a new interpreter and not a fork."""
 
     seconds: float
     memory: float
@@ -34,12 +34,12 @@ LIMITS = {
     "measure": Limits(180, 12, compiles=True),
     "package": Limits(300, 4, compiles=True),
 }
-"""By the name of a request. JAX alone reserves gigabytes that it does not use."""
+"""Limits by the name of a request. JAX alone reserves gigabytes that it does not use."""
 
 
 def run(connection: Connection, name: str, data: Any, folder: str, limits: Limits) -> None:
-    """Send the answers to a request, each as JSON, an error as the last of them. Files are written
-    in the folder; compiled modules beside it, where other requests find them."""
+    """Send the answers to a request, each as JSON; an error is the last one. The process writes in
+    `folder`, but compiled modules beside it, where other requests find them."""
     _limit(limits)
     os.chdir(folder)
     tempfile.tempdir = folder
@@ -63,7 +63,7 @@ def run(connection: Connection, name: str, data: Any, folder: str, limits: Limit
 
 
 def _limit(limits: Limits) -> None:
-    """What the system does not let this process, and those that it starts, exceed."""
+    """Set limits of the system for this process and those that it starts."""
     if sys.platform == "win32":
         return
     import resource

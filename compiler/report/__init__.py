@@ -1,4 +1,4 @@
-"""All that there is to a function, for reading: as a page of its own, and within others.
+"""Reports on functions for reading: a page of their own, or part of a notebook.
 
 Needs latex2mathml and pygments, which the extra `playground` has.
 """

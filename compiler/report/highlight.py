@@ -1,4 +1,4 @@
-"""Python's texts in colours."""
+"""Syntax highlighting of Python texts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pygments.token import STANDARD_TYPES
 
 
 def highlighted(text: str) -> str:
-    """The text as HTML, with its parts in classes."""
+    """Write a text as HTML whose tokens have CSS classes."""
     return highlight(text, PythonLexer(), HtmlFormatter(nowrap=True))
 
 
 def code_style() -> str:
-    """The classes' colours, for light pages and for dark ones."""
+    """Write the CSS colours of these classes, for light and for dark pages."""
     light, dark = (get_style_by_name(name) for name in ("friendly", "github-dark"))
     rows = []
     for token, name in STANDARD_TYPES.items():

@@ -8,29 +8,31 @@ from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
 
-_SPACE = "http://www.w3.org/1998/Math/MathML"
-_BINARY = ("mod",)
-"""Words that stand between two terms; all others are names."""
+_NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+_BINARY_OPERATORS = ("mod",)
+"""Words between two terms; all other words are names."""
 
-ElementTree.register_namespace("", _SPACE)
+ElementTree.register_namespace("", _NAMESPACE)
 
 
 def mathml(latex: str, display: str = "block") -> str:
-    """The formula as an element `math`."""
-    known = latex.replace("{aligned}", "{align*}").replace(r"\mathrm{", r"\operatorname{")
-    known = re.sub(r"(\\begin{[^}]*})", r"\1{}", known)  # else a bracket that follows is an option
-    root = ElementTree.fromstring(convert(known, display=display))
-    for element in root.iter(f"{{{_SPACE}}}mo"):
+    """Convert a formula to an element `math`."""
+    # latex2mathml does not know "aligned" and "\mathrm"; it takes a bracket after "\begin{...}"
+    # for an option.
+    supported = latex.replace("{aligned}", "{align*}").replace(r"\mathrm{", r"\operatorname{")
+    supported = re.sub(r"(\\begin{[^}]*})", r"\1{}", supported)
+    root = ElementTree.fromstring(convert(supported, display=display))
+    for element in root.iter(f"{{{_NAMESPACE}}}mo"):
         word = element.text or ""
-        if word.replace("_", "").isalnum() and word not in _BINARY:
-            element.tag = f"{{{_SPACE}}}mi"
+        if word.replace("_", "").isalnum() and word not in _BINARY_OPERATORS:
+            element.tag = f"{{{_NAMESPACE}}}mi"
             element.attrib = {"mathvariant": "normal"} if len(word) == 1 else {}
     text = ElementTree.tostring(root, encoding="unicode")
-    return text.replace(f' xmlns="{_SPACE}"', "")  # HTML knows the element
+    return text.replace(f' xmlns="{_NAMESPACE}"', "")  # HTML needs no namespace
 
 
 def prose(text: str) -> str:
-    """A sentence in LaTeX's text mode, with formulas between dollars, as HTML."""
+    """Convert a sentence in LaTeX's text mode, with formulas between dollars, to HTML."""
     parts = re.split(r"\$([^$]*)\$", text)
     return "".join(
         mathml(part, "inline") if number % 2 else escape(part.replace(r"\_", "_"))

@@ -1,4 +1,4 @@
-"""A report on functions: a page of HTML for browsers and printers, and the same in notebooks."""
+"""Reports on functions as pages of HTML, and as part of a notebook."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from derivatrix.runtime.page import STYLE, document, html_table
 from derivatrix.runtime.sampling import meets
 from derivatrix.runtime.text_file import write_text
 
-SIZES = (3, 4, 2, 5, 1)
-"""Sizes of the pictures, those tried first in front."""
+PICTURE_SIZES = (3, 4, 2, 5, 1)
+"""Sizes of the arrays in pictures, in the order in which they are tried."""
 
 
 def write_report(functions: Sequence[Function], path: Path, target: str = "cpu") -> None:
-    """Write a page on the functions, which is complete or left as it was. Raises BuildError where
-    it cannot be written, and what `generate` raises."""
+    """Write a page on the functions; an error leaves the file as it was. Raises BuildError if it
+    cannot be written, and the errors of `generate`."""
     title = ", ".join(function.name for function in functions)
     text = document(title, _body(functions, target), code_style())
     try:
@@ -37,7 +37,7 @@ def write_report(functions: Sequence[Function], path: Path, target: str = "cpu")
 
 
 def embedded(function: Function) -> str:
-    """The same for a place within a page."""
+    """Write a report on one function as an element of a page."""
     style = f"<style>{STYLE.read_text('utf-8')}{code_style()}</style>"
     return f'<div class="derivatrix">{style}{_body([function], "cpu")}</div>'
 
@@ -48,7 +48,7 @@ def _body(functions: Sequence[Function], target: str) -> str:
 
 
 def _parts(function: Function, target: str) -> dict[str, Any]:
-    """What the template says of one function."""
+    """Collect the texts of one function for the template."""
     scalar = not function.expression.shape
     names = ", ".join(leaf.name for leaf in function.inputs)
     return {
@@ -74,7 +74,7 @@ def _labelled(function: Function, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _inputs(function: Function) -> Iterator[Sequence[str]]:
-    """The table of inputs."""
+    """Yield the rows of the table of inputs."""
     yield ("input", "shape", "structure", "")
     for leaf in function.inputs:
         marks = ["differentiated"] * (leaf.name in function.wrt)
@@ -83,28 +83,28 @@ def _inputs(function: Function) -> Iterator[Sequence[str]]:
 
 
 def _pictures(function: Function) -> list[dict[str, Any]]:
-    """The blocks of the Jacobian or Hessian with the squares of their entries, for small sizes;
-    none where there are no such sizes, or blocks are too large."""
+    """Draw the blocks of the Jacobian or Hessian at small sizes; none if no such sizes meet the
+    requirements, or blocks are too large."""
     names = size_names(function)
-    different = itertools.permutations(SIZES, len(names))
-    choices = itertools.chain(different, itertools.product(SIZES, repeat=len(names)))
+    distinct_choices = itertools.permutations(PICTURE_SIZES, len(names))
+    choices = itertools.chain(distinct_choices, itertools.product(PICTURE_SIZES, repeat=len(names)))
     sizes = (dict(zip(names, choice, strict=True)) for choice in choices)
-    fitting = (each for each in sizes if meets(each, function.requirements))
+    fitting = (choice for choice in sizes if meets(choice, function.requirements))
     try:
-        found = list(blocks(function, next(fitting, {})))
+        pictures = list(blocks(function, next(fitting, {})))
     except ShapeError:
         return []
-    return [{**block, "squares": list(_squares(block["cells"]))} for block in found]
+    return [{**picture, "squares": list(_squares(picture["cells"]))} for picture in pictures]
 
 
 def _squares(cells: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Where the entries that are not 0 lie, their sign, and how far they are from 0."""
+    """Yield a square for each nonzero entry: its position, sign and relative magnitude."""
     for y, x in np.argwhere(cells):
         cell = int(cells[y, x])
-        share = 0.4 + 0.6 * abs(cell) / 127
+        magnitude = 0.4 + 0.6 * abs(cell) / 127
         yield {
             "x": x,
             "y": y,
             "sign": "positive" if cell > 0 else "negative",
-            "share": f"{share:.2f}",
+            "share": f"{magnitude:.2f}",
         }

@@ -1,4 +1,4 @@
-"""What there is to a function: its inputs, formulas in all styles, derivations, pictures."""
+"""The parts of a report on a function: formulas in all styles and derivations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLES = {
     "hessian": "Hessian",
     "hvp": "HVP",
 }
-"""The kinds in the order of a page."""
+"""Titles of the kinds, in the order of a page."""
 
 LABELS = {
     "unicode": "Text",
@@ -28,23 +28,22 @@ LABELS = {
     "vec": "Vec",
     "vec-latex": "Vec LaTeX",
 }
-"""What pages call the styles."""
+"""Titles of the styles."""
 
 
 def kinds(function: Function) -> list[str]:
-    """The kinds to show: the Jacobian of a scalar function is its gradient, and so is its VJP but
-    for a factor."""
-    scalar = not function.expression.shape
-    left_out = ("vjp", "jacobian") if scalar else ()
-    return [kind for kind in TITLES if kind in function.kinds and kind not in left_out]
+    """List the kinds to show. The Jacobian of a scalar function, its gradient, and the VJP, a
+    multiple of it, are left out."""
+    redundant = () if function.expression.shape else ("vjp", "jacobian")
+    return [kind for kind in TITLES if kind in function.kinds and kind not in redundant]
 
 
 def formulas(function: Function, kind: str) -> Iterator[dict[str, Any]]:
-    """Each formula of a kind: by which inputs, as MathML, and its texts by their styles."""
+    """Yield the formulas of a kind: the inputs, MathML, and texts by style."""
     derivatives = function.derivatives
     lines = {style: derivatives.equation_lines(kind, style) for style in math_printers()}
     for position, key in enumerate(derivatives.results(kind)):
-        texts = {style: own[position] for style, own in lines.items()}
+        texts = {style: style_lines[position] for style, style_lines in lines.items()}
         yield {
             "by": " and ".join(dict.fromkeys(key)),
             "math": mathml(texts["latex"]),
@@ -59,7 +58,7 @@ def formulas(function: Function, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def derivation(function: Function, name: str) -> dict[str, Any]:
-    """How the gradient or VJP by an input comes about, as MathML and as text."""
+    """Derive the gradient or VJP by an input line by line, as MathML and as text."""
     steps = function.steps(name, "latex")
     return {
         "by": name,
@@ -69,5 +68,5 @@ def derivation(function: Function, name: str) -> dict[str, Any]:
 
 
 def size_names(function: Function) -> list[str]:
-    """The sizes that the inputs' shapes mention."""
+    """List the dimensions in the shapes of the inputs."""
     return sorted({str(s) for leaf in function.inputs for n in leaf.shape for s in n.free_symbols})

@@ -1,4 +1,4 @@
-"""The nonzero entries of a Jacobian or Hessian at a random point, as a picture shows them."""
+"""Pictures of the nonzero entries of a Jacobian or Hessian at a random point."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from derivatrix.runtime.domains import draw
 from derivatrix.runtime.errors import ShapeError
 from derivatrix.runtime.sampling import meets
 
-LARGEST = 16
-"""The largest size."""
-MOST = 160_000
-"""The most entries of a block."""
+MAX_SIZE = 16
+"""Largest dimension of an array."""
+MAX_ENTRIES = 160_000
+"""Most entries of a block."""
 
 
 def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The blocks, by input or by pair of inputs: `over` and `under` are the shapes whose entries
-    are the rows and the columns; `cells` are numbers from -127 to 127, 0 where an entry is 0 at a
-    random point. Raises ShapeError for sizes that are not from 1 to LARGEST, or with too large
-    blocks."""
-    if not all(isinstance(size, int) and 1 <= size <= LARGEST for size in sizes.values()):
-        raise ShapeError(f"sizes are from 1 to {LARGEST}")
+    """Draw the blocks, by input or by pair of inputs.
+
+    `over` and `under` are the shapes whose entries are the rows and the columns; `cells` are
+    numbers from -127 to 127, 0 for an entry that is 0 at a random point. Raises ShapeError for
+    sizes that are not from 1 to MAX_SIZE, do not meet the requirements, or make blocks too large.
+    """
+    if not all(isinstance(size, int) and 1 <= size <= MAX_SIZE for size in sizes.values()):
+        raise ShapeError(f"sizes are from 1 to {MAX_SIZE}")
     missing = [name for name in size_names(function) if name not in sizes]
     if missing:
         raise ShapeError(f"{function.name}: the size {missing[0]} is missing; give a number for it")
@@ -39,28 +41,25 @@ def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, A
         conditions = ", ".join(function.requirements)
         raise ShapeError(f"{function.name}: {shown(dict(sizes))} does not meet {conditions}")
     derivatives = function.derivatives
-    found = structured(derivatives)
-    results = derivatives.results(found.kind)
-    output = _shape(function.expression.shape, sizes)
-    for key in results:
-        over = (
-            output if found.kind == "jacobian" else _shape(derivatives.inputs[key[0]].shape, sizes)
-        )
-        count = math.prod(over) * math.prod(_shape(derivatives.inputs[key[-1]].shape, sizes))
-        if count > MOST:
-            raise ShapeError(f"a block would have {count:,} entries; at most {MOST:,} are drawn")
+    operator_form = structured(derivatives)
+    results = derivatives.results(operator_form.kind)
+    for node in results.values():
+        count = math.prod(_shape(node.shape, sizes))
+        if count > MAX_ENTRIES:
+            limit = f"at most {MAX_ENTRIES:,} are drawn"
+            raise ShapeError(f"a block would have {count:,} entries; {limit}")
     random = np.random.default_rng(0)
     values = {leaf.name: _point(function, leaf, sizes, random) for leaf in function.inputs}
     with np.errstate(all="ignore"):
         arrays = evaluate_all(list(results.values()), values, sizes)
-    operators = {operator.key: operator for operator in found.operators}
+    operators = {operator.key: operator for operator in operator_form.operators}
     for key, array in zip(results, arrays, strict=True):
         under = _shape(derivatives.inputs[key[-1]].shape, sizes)
         over = array.shape[: array.ndim - len(under)]
         rows, columns = math.prod(over), math.prod(under)
         cells = _cells(np.nan_to_num(array, nan=0.0).reshape(rows, columns))
         yield {
-            "title": found.title(operators[key]),
+            "title": operator_form.title(operators[key]),
             "descriptor": operators[key].structure,
             "over": over,
             "under": under,
@@ -78,18 +77,18 @@ def _shape(shape: dimensions.Shape, sizes: Mapping[str, int]) -> tuple[int, ...]
 def _point(
     function: Function, leaf: Leaf, sizes: Mapping[str, int], random: np.random.Generator
 ) -> np.ndarray:
-    """A value of an input, of its structure."""
+    """Draw a value of an input, in its domain and of its structure."""
     domain = function.domains.get(leaf.name, leaf.structure)
     if domain == "symmetric":
-        domain = "spd"  # it is both
+        domain = "spd"  # such a matrix is symmetric, and no operation refuses it
     return draw(domain, _shape(leaf.shape, sizes), random, 1.0)
 
 
 def _cells(array: np.ndarray) -> np.ndarray:
-    """The entries in parts of the largest, up to 127; 0 only for what is 0 but for rounding."""
+    """Scale the entries to at most 127, away from zero; 0 for those that are 0 up to rounding."""
     largest = np.abs(array).max(initial=0.0)
     if not largest:
         return np.zeros(array.shape, np.int8)
-    parts = array / largest
-    cells = np.sign(parts) * np.ceil(np.abs(parts) * 127)
-    return np.where(np.abs(parts) > 1e-12, cells, 0).astype(np.int8)
+    ratios = array / largest
+    cells = np.sign(ratios) * np.ceil(np.abs(ratios) * 127)
+    return np.where(np.abs(ratios) > 1e-12, cells, 0).astype(np.int8)

@@ -56,9 +56,8 @@ def _is_composite(node: ir.Node) -> bool:
         case ir.Einsum():
             if any(isinstance(factor, ir.Structural) for factor, _ in node.factors):
                 return True
-            return all(
-                volume(f.shape) < volume(node.shape) or _is_composite(f) for f, _ in node.factors
-            )
+            factors = [factor for factor, _ in node.factors]
+            return all(volume(f.shape) < volume(node.shape) or _is_composite(f) for f in factors)
     return False
 
 

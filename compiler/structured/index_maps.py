@@ -120,11 +120,8 @@ class IndexMaps:
         return True
 
     def _fits(self, label: int, index_map: IndexMap | None) -> bool:
-        return (
-            index_map is not None
-            and label not in self._index_maps
-            and label not in index_map.labels
-        )
+        is_new = label not in self._index_maps
+        return index_map is not None and is_new and label not in index_map.labels
 
 
 def _composed(
