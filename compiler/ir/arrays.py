@@ -215,7 +215,7 @@ def asarray(value: object) -> Array:
     if isinstance(value, literals.COMPLEX):
         raise literals.refuse_complex(value)
     raise UnsupportedError(
-        f"{shown(value)} of type {type(value).__name__} is no array expression; expected "
+        f"{shown(value)} of type {type(value).__name__} is not an array expression; expected "
         "a derivatrix array, a number, a NumPy array or a SymPy expression"
     )
 
@@ -343,11 +343,12 @@ def power(base: Array, exponent: Array) -> Array:
 
 def _require_positive(base: Array, exponent: Array) -> None:
     if isinstance(base.node, ir.Constant):
-        refused = not isinstance(exponent.node, ir.Constant) and bool((base.node.array <= 0).any())
+        varies = not isinstance(exponent.node, ir.Constant)
+        is_refused = varies and bool((base.node.array <= 0).any())
     else:
         number = ir.literal(base.node)
-        refused = number is not None and bool(number.is_nonpositive)
-    if refused:
+        is_refused = number is not None and bool(number.is_nonpositive)
+    if is_refused:
         raise DeclarationError(
             f"{operand_text(base.node)} ** {operand_text(exponent.node)}: a constant base that is "
             "not positive has no real power with an exponent that varies"
@@ -382,9 +383,8 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
     """Permute the axes of `array`."""
     order = [broadcasting.normalise_axis(axis, array.ndim) for axis in axes]
     if sorted(order) != list(range(array.ndim)):
-        raise disagreement(
-            "transpose({})", [array.node], f"axes {tuple(axes)} are no order of {array.ndim} axes"
-        )
+        problem = f"axes {tuple(axes)} are not a permutation of {array.ndim} axes"
+        raise disagreement("transpose({})", [array.node], problem)
     if order == list(range(array.ndim)):
         return array
     return Array(ir.einsum([(array.node, range(array.ndim))], order))
@@ -430,7 +430,7 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
     if not nodes or not expression.free_symbols:
         number = expression.evalf() if expression.is_number else expression
         if not number.is_finite or not number.is_real:
-            raise DeclarationError(f"a constant part of the expression is {expression}")
+            raise DeclarationError(f"a constant part is {expression}, no finite real number")
         return Array(ir.full(expression, shape))
     _require_finite(expression, nodes)
     return _select_slots(expression, nodes)
@@ -457,7 +457,7 @@ def _require_finite(expression: sympy.Expr, nodes: Sequence[ir.Node]) -> None:
             finite = np.isfinite(scalar_functions.evaluate(expression, values))
         if not finite.all():
             text = operand_text(_select_slots(expression, list(nodes)).node, "a constant part")
-            raise DeclarationError(f"{text} has entries that are no finite numbers")
+            raise DeclarationError(f"{text} has entries that are not finite")
 
 
 def _select_slots(expression: sympy.Expr, nodes: list[ir.Node]) -> Array:
@@ -506,8 +506,8 @@ def _logical(operator: Any, form: str, *arrays: Array) -> Array:
         if indicated is None:
             text = form.format(*(operand_text(operand.node) for operand in arrays))
             raise UnsupportedError(
-                f"{text}: {operand_text(array.node)} is no condition; combine comparisons, as in "
-                "(x > 0) & (x < 1)"
+                f"{text}: {operand_text(array.node)} is not a condition; combine comparisons, as "
+                "in (x > 0) & (x < 1)"
             )
         condition, arguments = indicated
         start = len(operands)
@@ -546,7 +546,7 @@ def where(condition: object, x: object, y: object) -> Array:
 def stack(arrays: Sequence[Array]) -> Array:
     """Stack arrays of one shape along a new leading axis."""
     if not arrays:
-        raise ShapeError("there is nothing to stack")
+        raise ShapeError("stack: expected at least one array")
     shape = arrays[0].node.shape
     for array in arrays:
         if array.node.shape != shape:

@@ -55,7 +55,7 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
     if count > node.ndim:
         raise ShapeError(f"{count} indices for an array of shape {shape_text(node.shape)}")
     if sum(part is Ellipsis for part in index) > 1:
-        raise ShapeError("an index can hold ... only once")
+        raise ShapeError("an index can hold only one ...")
     unindexed: list[object] = [slice(None)] * (node.ndim - count)
     parts: list[object] = []
     for part in index:
@@ -75,7 +75,7 @@ def _require_one_list(parts: list[object]) -> None:
     scalars = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
     if lists and (len(lists) > 1 or scalars):
         raise UnsupportedError(
-            "an index can hold one list of positions, and slices beside it; index twice"
+            "an index with a list of positions can hold slices beside it only; index in two steps"
         )
 
 
@@ -89,7 +89,7 @@ def _table(part: object, size: Dimension) -> tuple[int, ...]:
         ) from error
     if table.dtype.kind not in "iu" or table.ndim != 1:
         raise UnsupportedError(
-            f"index {shown(part)} is no list of integers; masks are multiplied or put into where"
+            f"index {shown(part)} is not a list of integers; multiply by a mask, or use where"
         )
     places = [_position(int(place), size) for place in table]
     if not all(place.is_Integer for place in places):

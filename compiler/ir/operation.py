@@ -37,7 +37,7 @@ def kernel_name(kernel: Kernel) -> str:
     """Return the name of a helper kernel in kernels. Raises UnsupportedError for lambdas."""
     name = kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
     if not name.isidentifier():
-        raise UnsupportedError(f"{name} is no kernel: one is defined at the top level of its file")
+        raise UnsupportedError(f"{name}: a kernel is defined at the top level of its file")
     return name
 
 

@@ -22,7 +22,7 @@ def requirements(expression: Node) -> tuple[str, ...]:
     DeclarationError where no sizes meet one of them."""
     bounds = list(dict.fromkeys(part for bound in _bounds(expression) for part in _simple(bound)))
     if any(bound.is_negative for bound in bounds):
-        raise DeclarationError("an array has no entries where one is needed")
+        raise DeclarationError("an axis is too short for its index, slice or maximum")
     least_sizes = _least_sizes(bounds)
     texts = [f"{size} >= {number}" for size, number in sorted(least_sizes.items(), key=str)]
     texts += [_condition(bound) for bound in bounds if not _holds(bound, least_sizes)]
