@@ -47,11 +47,11 @@ def unpivoted_lu(a, lower, upper):
     zero, or no larger than the rounding error of the terms that it is the sum of."""
     stack, n, _ = a.shape
     rounding = n * np.finfo(a.dtype).eps
-    copy_entries(a, upper)
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 lower[s, i, j] = i == j
+                upper[s, i, j] = a[s, i, j]
             terms = abs(a[s, i, i])
             for k in range(i):
                 multiplier = upper[s, i, k] / upper[s, k, k]
