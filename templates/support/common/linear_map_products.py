@@ -221,22 +221,22 @@ def _step(value_labels, array, labels, remaining, lengths):
         axes = [[value_labels.index(x) for x in names] for names in (value_labels, labels, stack)]
         return lambda value: np.einsum(value, axes[0], array, axes[1], axes[2]), stack
 
-    def size(names):
-        return math.prod(lengths[label] for label in names)
+    def matrix_view(names, rows, columns):
+        axes = [names.index(label) for label in (*stack, *rows, *columns)]
+        sizes = (math.prod(lengths[label] for label in group) for group in (rows, columns))
+        return axes, (*(lengths[label] for label in stack), *sizes)
 
     # the array on the side where the value's summed axes are: the value is not copied
     is_right = value_labels[-len(summed) :] == summed
-    value_order = [*value_only, *summed] if is_right else [*summed, *value_only]
-    array_order = [*summed, *array_only] if is_right else [*array_only, *summed]
-    value_shape = (size(value_only), size(summed))[:: 1 if is_right else -1]
-    array_shape = (size(summed), size(array_only))[:: 1 if is_right else -1]
-    stack_shape = tuple(lengths[label] for label in stack)
-    matrices = array.transpose([labels.index(label) for label in (*stack, *array_order)])
-    matrices = matrices.reshape((*stack_shape, *array_shape))
-    axes = [value_labels.index(label) for label in (*stack, *value_order)]
-    shape = (*stack_shape, *value_shape)
-    free = [*value_only, *array_only] if is_right else [*array_only, *value_only]
-    result_labels = [*stack, *free]
+    if is_right:
+        axes, shape = matrix_view(value_labels, value_only, summed)
+        array_axes, array_shape = matrix_view(labels, summed, array_only)
+        result_labels = [*stack, *value_only, *array_only]
+    else:
+        axes, shape = matrix_view(value_labels, summed, value_only)
+        array_axes, array_shape = matrix_view(labels, array_only, summed)
+        result_labels = [*stack, *array_only, *value_only]
+    matrices = array.transpose(array_axes).reshape(array_shape)
     result_shape = tuple(lengths[label] for label in result_labels)
 
     def multiply(value):
