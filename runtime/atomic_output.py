@@ -24,7 +24,7 @@ MAX_UNMARKED_SECONDS = 60.0
 its marker at once."""
 
 _staging_directories: set[Path] = set()
-"""Those of this process."""
+"""The staging directories of this process."""
 
 
 def upwards(directory: Path) -> tuple[Path, ...]:

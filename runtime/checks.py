@@ -99,7 +99,7 @@ class Trial:
         return ROUNDING * self.floor * max(1.0, *map(largest, self.point.values.values()))
 
     def has_derivative(self, kind: str) -> bool:
-        """Whether differences say that the function has the derivative at a special point."""
+        """Return whether differences show that the derivative exists at a special point."""
         estimates = [*self.expected.first.values(), self.expected.along]
         has_first = all(is_trusted(estimate, self.floor) for estimate in estimates)
         return has_first and (kind not in SECOND or is_smooth(self.interface, self.point))
@@ -184,7 +184,7 @@ class Trial:
 
 
 def is_undefined(error: CallError) -> bool:
-    """Whether a function raised ValueError: it has no value at the point."""
+    """Return whether a function raised ValueError: it has no value at the point."""
     return isinstance(error.__cause__, ValueError)
 
 

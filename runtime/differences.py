@@ -15,7 +15,7 @@ STEPS = tuple(2.0**power for power in (-9, -12, -15, -6, -18, -3, -21, 0, -24, 3
 """Steps to try, in order: the first suits most functions, smaller ones a kink or pole nearby or
 fast oscillation, larger ones a value with large rounding errors."""
 USUAL_STEPS = 4
-"""How many of them are tried for a relative error of EXACT_ERROR; then ACCURATE_ERROR will do."""
+"""Number of them tried for a relative error of EXACT_ERROR; then ACCURATE_ERROR will do."""
 ACCURATE_ERROR = 1e-9
 EXACT_ERROR = 1e-10
 

@@ -39,7 +39,7 @@ def draw(name: str, shape: Shape, random: Random, spread: float) -> np.ndarray:
 
 
 def contains(name: str, array: np.ndarray) -> bool:
-    """Whether an array belongs to the domain or structure `name`; true for unknown names."""
+    """Return whether an array belongs to the domain or structure `name`; true for unknown names."""
     return name not in DOMAINS or bool(np.all(DOMAINS[name].contains(array)))
 
 

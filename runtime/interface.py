@@ -135,7 +135,7 @@ class ModuleInterface:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the value is one number."""
+        """True if the value is one number."""
         return not self.output and not self.batched
 
     def lead(self, sizes: Sizes) -> tuple[int, ...]:

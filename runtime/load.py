@@ -152,7 +152,7 @@ def import_name(path: Path) -> str:
 
 
 def _is_free(name: str, folder: Path) -> bool:
-    """Whether a program that imports the package `name` finds none but that in `folder`."""
+    """Return whether a program that imports the package `name` finds none but that in `folder`."""
     if name in sys.stdlib_module_names:
         return False
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)

@@ -77,7 +77,7 @@ class Measurement:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the declared value is that of the surrounding points, but for rounding."""
+        """True if the declared value is that of the surrounding points, but for rounding."""
         return self.sensitivity <= MAX_STEADY_CHANGE * (largest(self.value) or 1.0)
 
     @property
@@ -103,7 +103,7 @@ class Measurement:
 
     @property
     def is_usable(self) -> bool:
-        """Whether all differences are accurate, small ones included, and fit float32."""
+        """True if all differences are accurate, small ones included, and fit float32."""
         first = [*self.first.values(), self.along]
         estimates = [*first, *self.second.values(), *self.second_along.values()]
         size = max(largest(self.value), *(largest(part.derivative) for part in estimates))
@@ -136,7 +136,7 @@ def magnitude(derivative: np.ndarray, error: np.ndarray, floor: float) -> float:
 
 
 def is_trusted(estimate: Estimate, floor: float) -> bool:
-    """Whether differences are accurate enough to be compared with at special points."""
+    """Return whether differences are accurate enough to be compared with at special points."""
     return _relative_error(estimate, floor) <= MAX_TRUSTED_ERROR
 
 
@@ -263,8 +263,8 @@ def roundoff(interface: ModuleInterface, point: Point, kind: str) -> tuple[float
 
 
 def is_smooth(interface: ModuleInterface, point: Point) -> bool:
-    """Whether differences of the module's gradient along the tangents say that it has a derivative
-    at a special point."""
+    """Return whether differences of the module's gradient along the tangents show that it has a
+    derivative at a special point."""
     gradient = _gradient(interface, point)
     if gradient is None:
         return False
@@ -372,7 +372,7 @@ def _project(entry: Input, point: Point, estimate: Estimate) -> Estimate:
 
 
 def _agrees_in_float32(interface: ModuleInterface, point: Point, value: np.ndarray) -> bool:
-    """Whether the declaration in float32 is within a hundredth of its value."""
+    """Return whether the declaration in float32 is within a hundredth of its value."""
     values = {name: array.astype(np.float32) for name, array in point.values.items()}
     try:
         single = interface.declared_value(replace(point, values=values))

@@ -85,15 +85,18 @@ def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.
         trial.compare(check, kind, key, actual, expected, allowed, size)
 
     random = np.random.default_rng(0)
-    left, right = (random.standard_normal((size, 2)) for size in matrix.shape)
-    product, transposed = matrix @ right, matrix.T @ left
+    left_vectors, right_vectors = (random.standard_normal((size, 2)) for size in matrix.shape)
+    product, transposed = matrix @ right_vectors, matrix.T @ left_vectors
     compare("todense", operator.todense, array)
     compare("tosparse", lambda: operator.tosparse().toarray(), matrix)
-    vector, covector = right[:, 0].reshape(column_shape), left[:, 0].reshape(row_shape)
+    vector, covector = (
+        right_vectors[:, 0].reshape(column_shape),
+        left_vectors[:, 0].reshape(row_shape),
+    )
     compare("operator", lambda: operator @ vector, product[:, 0].reshape(row_shape))
     compare("operator", lambda: operator.T @ covector, transposed[:, 0].reshape(column_shape))
-    compare("operator", lambda: operator.matmat(right), product)
-    compare("operator", lambda: operator.rmatmat(left), transposed)
+    compare("operator", lambda: operator.matmat(right_vectors), product)
+    compare("operator", lambda: operator.rmatmat(left_vectors), transposed)
     is_invertible = (
         matrix.shape[0] == matrix.shape[1]
         and column.structure not in sampling.PROJECTED

@@ -28,7 +28,7 @@ LARGE_SIZE = 65
 MAX_ENTRIES = 1_000_000
 """Most entries of the arguments and results of a call, where a run calls several kinds."""
 MAX_DENSE_ENTRIES = 20_000_000
-"""The same for a kind that has thresholds."""
+"""Most entries for a kind that has thresholds."""
 MAX_VALUE_OPS = 1e9
 """Most operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPS = 5e10
@@ -86,7 +86,7 @@ class _Thresholds:
         self.conditions: Mapping[str, Sequence[str]] = getattr(generated, "conditions", {})
 
     def has(self, kind: str) -> bool:
-        """Whether the function of a kind has thresholds."""
+        """Return whether the function of a kind has thresholds."""
         return bool(self._numbers_of_kind[kind] or self.conditions.get(kind))
 
     def branches(self, run: Run) -> Iterator[tuple[str, str, object]]:
@@ -142,10 +142,10 @@ def _candidates(interface: ModuleInterface, thresholds: _Thresholds, work: Work)
             counts = {kind: entries(interface, kind, sizes) for kind in kinds}
             limit = min(MAX_DENSE_ENTRIES, MAX_DERIVATIVE_OPS * counts["value"] / operations)
             dense = [k for k in kinds if MAX_ENTRIES < counts[k] <= limit and thresholds.has(k)]
-            called = tuple(kind for kind in kinds if counts[kind] <= min(limit, MAX_ENTRIES))
-            if "value" in called:
-                yield Run(sizes, called)
-                yield from (Run(sizes, (*called, kind)) for kind in dense)
+            run_kinds = tuple(kind for kind in kinds if counts[kind] <= min(limit, MAX_ENTRIES))
+            if "value" in run_kinds:
+                yield Run(sizes, run_kinds)
+                yield from (Run(sizes, (*run_kinds, kind)) for kind in dense)
 
 
 def _operations(interface: ModuleInterface, run: Run, work: Work) -> float:

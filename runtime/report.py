@@ -61,7 +61,7 @@ class Row:
 
     @property
     def decides(self) -> bool:
-        """Whether the row has failed or could have."""
+        """True if the row has failed or could have."""
         return not (self.passed and self.note)
 
     @property
@@ -75,8 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """How many of all thresholds of a module's kernels the sizes of verification pass, a line for
-    each of the others in `missed`, and a note on what was left out."""
+    """The thresholds of a module's kernels: the number that sizes of verification pass, the number
+    of all, a line for each that is missed, and a note on parts left out."""
 
     reached: int = 0
     total: int = 0
@@ -131,7 +131,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether there are rows and all have passed."""
+        """True if there are rows and all have passed."""
         return bool(self.rows) and all(row.passed for row in self.rows)
 
     @property

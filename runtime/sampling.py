@@ -116,7 +116,7 @@ def _are_valid(interface: ModuleInterface, sizes: Sizes) -> bool:
 
 
 def meets(sizes: Mapping[str, int], requirements: Sequence[str]) -> bool:
-    """Whether sizes satisfy conditions such as "n >= 2", which the compiler wrote."""
+    """Return whether sizes satisfy conditions such as "n >= 2", which the compiler wrote."""
     return all(eval(text, {}, dict(sizes)) for text in requirements)
 
 

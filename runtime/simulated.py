@@ -42,17 +42,17 @@ def device_math() -> SimpleNamespace:
 
 
 def simulating() -> bool:
-    """Whether Numba simulates a device in this process."""
+    """Return whether Numba simulates a device in this process."""
     return bool(importlib.import_module("numba").config.ENABLE_CUDASIM)
 
 
 def has_device() -> bool:
-    """Whether this process can use a device."""
+    """Return whether this process can use a device."""
     return not simulating() and bool(importlib.import_module("numba.cuda").is_available())
 
 
 def needs_simulation(module: ModuleType) -> bool:
-    """Whether a module's kernels are for a device, and this process can use none."""
+    """Return whether a module's kernels are for a device, and this process can use none."""
     is_for_devices = getattr(module, "TARGET", "cpu") == "cuda"
     return is_for_devices and not simulating() and not has_device()
 

@@ -62,8 +62,8 @@ def package_for(path: Path, digest: str) -> str:
 
 
 def is_cached(path: Path, digest: str) -> bool:
-    """Whether a file is in a cache directory of `derivatrix.compile`, whose folders are named by
-    the digest of their modules' support."""
+    """Return whether a file is in a cache directory of `derivatrix.compile`, whose folders are
+    named by the digest of their modules' support."""
     return path.parent.parent.name == digest
 
 

@@ -67,14 +67,14 @@ def small(
     measurements = measure.small(interface, sizes, seed)
     larger = [] if sizes or slow else measure.larger(interface, seed)
     for number, measurement in enumerate([*measurements, *larger]):
-        wanted: list[Check] = [*CHECKS, checks.check_differences]
+        selected: list[Check] = [*CHECKS, checks.check_differences]
         if number < len(measurements):  # a formula's NumPy text may be slow at larger sizes
-            wanted.append(checks.check_formulas)
+            selected.append(checks.check_formulas)
         if number == 0:
-            wanted += FIRST_POINT_CHECKS
-            wanted += CPU_CHECKS if interface.target == "cpu" else ()
+            selected += FIRST_POINT_CHECKS
+            selected += CPU_CHECKS if interface.target == "cpu" else ()
         trial = Trial(interface, measurement)
-        yield _run(trial, wanted)._replace(curves=tuple(curves(trial)))
+        yield _run(trial, selected)._replace(curves=tuple(curves(trial)))
     if interface.target == "cpu":
         yield _check_special_points(interface, sizes, seed)
         if BATCH in interface.size_names and BATCH not in sizes:
@@ -106,8 +106,8 @@ def thorough(
         yield _run(Trial(interface, measurement, kinds), (*CHECKS, checks.check_digits))
 
 
-def _run(trial: Trial, wanted: Iterable[Check]) -> PointResult:
-    for check in wanted:
+def _run(trial: Trial, selected: Iterable[Check]) -> PointResult:
+    for check in selected:
         check(trial)
     return PointResult(trial.rows, trial.point.label)
 

@@ -58,8 +58,8 @@ def cores() -> int:
 
 
 class Workers:
-    """At most `jobs` processes (None: as many as cores), started on demand and ended with the
-    `with` block. environment: their additional environment variables."""
+    """A pool of at most `jobs` processes (None: as many as cores), started on demand and ended with
+    the `with` block. environment: their additional environment variables."""
 
     def __init__(
         self, jobs: int | None = None, environment: Mapping[str, str] | None = None

@@ -1,1 +1,1 @@
-"""From functions to files: the stages one after the other, builds, processes, output, cache."""
+"""The way from functions to files: the stages in order, builds, processes, output, cache."""

@@ -142,7 +142,7 @@ def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) 
 
 
 def is_current(module: Generated) -> bool:
-    """Whether a module was built with this version's support; others cannot be imported."""
+    """Return whether a module was built with this version's support; others cannot be imported."""
     return assigned(module.text.encode()).get("SUPPORT") == support_digest()
 
 

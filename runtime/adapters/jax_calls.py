@@ -49,7 +49,7 @@ class Calls:
 
     @property
     def scalar(self) -> bool:
-        """Whether the output is a number, or one for each sample."""
+        """True if the output is a number, or one for each sample."""
         return not self.interface.output
 
     def split(self, arrays: Arrays) -> tuple[list[Any], list[Any]]:

@@ -240,7 +240,7 @@ def _is_connected(tangent: Any) -> bool:
 
 
 def _is_zero(tangent: Any) -> bool:
-    """Whether a tangent is constant zeros, as of inputs that PyTensor does not differentiate by."""
+    """Return whether a tangent is constant zeros, as PyTensor passes for inputs not in `wrt`."""
     try:
         return bool(get_underlying_scalar_constant_value(tangent) == 0)
     except NotScalarConstantError:

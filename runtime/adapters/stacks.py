@@ -10,9 +10,9 @@ from derivatrix.runtime.interface import ModuleInterface
 
 
 def equals_calls_by_sample(batched: ModuleInterface, kind: str, is_stacked: Iterable[bool]) -> bool:
-    """Whether one call of a batched module equals calls for each sample, where the arguments that
-    `is_stacked` says are stacks: these must have the batch axis there. A batched `vjp` sums the
-    cotangents of inputs that samples share."""
+    """Return whether one call of a batched module equals calls for each sample of the arguments
+    that are stacks: these must have the batch axis there, and a batched `vjp` sums the cotangents
+    of inputs that samples share."""
     sums = kind == "vjp" and not all(entry.batched for entry in batched.wrt)
     arguments = zip(batched.arguments(kind).values(), is_stacked, strict=True)
     return not sums and all(entry.batched or not stacked for entry, stacked in arguments)

@@ -106,10 +106,10 @@ def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-            needed = ctx.needs_input_grad[1:]
+            needs_grad = ctx.needs_input_grad[1:]
             if all(cotangent is None for cotangent in cotangents):
-                return None, *(None for _ in needed)
-            return None, *backward_rule(ctx.saved_tensors, needed, cotangents)
+                return None, *(None for _ in needs_grad)
+            return None, *backward_rule(ctx.saved_tensors, needs_grad, cotangents)
 
     apply = _single_level_apply(ReverseMode)
 

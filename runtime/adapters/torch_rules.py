@@ -12,11 +12,12 @@ from derivatrix.runtime.adapters.contractions import along, weighted
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
-Given = Sequence[Tensor | None]
+Tangents = Sequence[Tensor | None]
+"""Tangents or cotangents, None for zero."""
 Tensors = tuple[Tensor, ...]
-Needed = Sequence[bool]
-Backward = Callable[[Tensors, Needed, Given], Given]
-Forward = Callable[[Tensors, Given], Tensors]
+NeedsGrad = Sequence[bool]
+Backward = Callable[[Tensors, NeedsGrad, Tangents], Tangents]
+Forward = Callable[[Tensors, Tangents], Tensors]
 
 
 class Rules:
@@ -33,7 +34,7 @@ class Rules:
 
     def backward(self, kind: str) -> Backward:
         """Return the rule for the cotangents of a function's arguments, from those of its results,
-        not all of them None; None for arguments that are not `needed`."""
+        not all of them None; None for arguments that need no gradient."""
         return getattr(self, f"_{kind}_backward")
 
     def forward(self, kind: str) -> Forward:
@@ -59,24 +60,28 @@ class Rules:
             "function, such as the loss with it, or leave out create_graph=True"
         )
 
-    def _value_backward(self, inputs: Tensors, needed: Needed, cotangents: Given) -> Given:
-        if not self._needs_inputs(needed):
+    def _value_backward(
+        self, inputs: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
+    ) -> Tangents:
+        if not self._needs_inputs(needs_grad):
             return [None] * self._count
         return self._by_input(self._call("vjp", *inputs, cotangents[0]))
 
-    def _value_forward(self, inputs: Tensors, tangents: Given) -> Tensors:
+    def _value_forward(self, inputs: Tensors, tangents: Tangents) -> Tensors:
         return self._call("jvp", *inputs, *self._wrt_tangents(inputs, tangents))
 
-    def _vjp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+    def _vjp_backward(
+        self, arguments: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
+    ) -> Tangents:
         inputs, cotangent = arguments[:-1], arguments[-1]
         directions = self._with_zeros(inputs, cotangents)
-        by_inputs: Given = [None] * self._count
-        if "hvp" in self._calls and self._needs_inputs(needed):
+        by_inputs: Tangents = [None] * self._count
+        if "hvp" in self._calls and self._needs_inputs(needs_grad):
             by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
-        by_cotangent = self._call("jvp", *inputs, *directions) if needed[-1] else (None,)
+        by_cotangent = self._call("jvp", *inputs, *directions) if needs_grad[-1] else (None,)
         return [*by_inputs, *by_cotangent]
 
-    def _vjp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+    def _vjp_forward(self, arguments: Tensors, tangents: Tangents) -> Tensors:
         inputs, cotangent = arguments[:-1], arguments[-1]
         input_tangents, cotangent_tangent = tangents[:-1], tangents[-1]
         terms = []
@@ -87,18 +92,20 @@ class Rules:
             terms.append(self._weighted_hvp(inputs, cotangent, directions))
         return _sum(terms)
 
-    def _jvp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+    def _jvp_backward(
+        self, arguments: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
+    ) -> Tangents:
         inputs, directions = self._split(arguments)
         (cotangent,) = cotangents
-        by_inputs: Given = [None] * self._count
-        if cotangent is not None and "hvp" in self._calls and self._needs_inputs(needed):
+        by_inputs: Tangents = [None] * self._count
+        if cotangent is not None and "hvp" in self._calls and self._needs_inputs(needs_grad):
             by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
-        by_directions: Given = [None] * len(directions)
-        if any(needed[self._count :]):
+        by_directions: Tangents = [None] * len(directions)
+        if any(needs_grad[self._count :]):
             by_directions = self._call("vjp", *inputs, cotangent)
         return [*by_inputs, *by_directions]
 
-    def _jvp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+    def _jvp_forward(self, arguments: Tensors, tangents: Tangents) -> Tensors:
         inputs, directions = self._split(arguments)
         input_tangents, direction_tangents = self._split(tangents)
         terms = []
@@ -110,14 +117,16 @@ class Rules:
             terms.append((along(self._interface, products, wrt_tangents),))
         return _sum(terms)
 
-    def _hvp_backward(self, arguments: Tensors, needed: Needed, cotangents: Given) -> Given:
+    def _hvp_backward(
+        self, arguments: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
+    ) -> Tangents:
         inputs, directions = self._split(arguments)
-        by_directions: Given = [None] * len(directions)
-        if not self._shared and any(needed[self._count :]):
+        by_directions: Tangents = [None] * len(directions)
+        if not self._shared and any(needs_grad[self._count :]):
             by_directions = self._call("hvp", *inputs, *self._with_zeros(inputs, cotangents))
         return [*[None] * self._count, *by_directions]
 
-    def _hvp_forward(self, arguments: Tensors, tangents: Given) -> Tensors:
+    def _hvp_forward(self, arguments: Tensors, tangents: Tangents) -> Tensors:
         inputs, _ = self._split(arguments)
         input_tangents, direction_tangents = self._split(tangents)
         if _has_tensor(input_tangents):
@@ -133,10 +142,10 @@ class Rules:
         result = self._calls[kind](*tensors)
         return result if isinstance(result, tuple) else (result,)
 
-    def _needs_inputs(self, needed: Needed) -> bool:
-        return any(needed[position] for position in self._wrt_positions)
+    def _needs_inputs(self, needs_grad: NeedsGrad) -> bool:
+        return any(needs_grad[position] for position in self._wrt_positions)
 
-    def _by_input(self, derivatives: Tensors) -> Given:
+    def _by_input(self, derivatives: Tensors) -> Tangents:
         """Place derivatives by the inputs in `wrt` among those by all inputs, which are None."""
         by_input: list[Tensor | None] = [None] * self._count
         for position, derivative in zip(self._wrt_positions, derivatives, strict=True):
@@ -154,7 +163,7 @@ class Rules:
             raise UnsupportedError(self.missing("vjp")[1])
         return self._call("hvp", *inputs, *directions)
 
-    def _wrt_tangents(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
+    def _wrt_tangents(self, inputs: Tensors, tangents: Tangents) -> list[Tensor]:
         """Select the tangents of the inputs in wrt; raises UnsupportedError for another tangent."""
         for position, tangent in enumerate(tangents):
             if tangent is not None and position not in self._wrt_positions:
@@ -165,7 +174,7 @@ class Rules:
                 )
         return self._with_zeros(inputs, [tangents[position] for position in self._wrt_positions])
 
-    def _with_zeros(self, inputs: Tensors, tangents: Given) -> list[Tensor]:
+    def _with_zeros(self, inputs: Tensors, tangents: Tangents) -> list[Tensor]:
         """Replace None by zeros in tangents of the inputs in wrt."""
         return [
             torch.zeros_like(inputs[position]) if tangent is None else tangent
@@ -173,7 +182,7 @@ class Rules:
         ]
 
 
-def _has_tensor(tensors: Given) -> bool:
+def _has_tensor(tensors: Tangents) -> bool:
     return any(tensor is not None for tensor in tensors)
 
 
