@@ -53,7 +53,7 @@ INNER_PRODUCT_REASONS = {
     1: "a scalar is its own transpose",
     2: "the trace is cyclic, and tr(Aᵀ) = tr(A)",
 }
-"""By the rank of the input, why its differential can stand last in a scalar."""
+"""Reasons, by the rank of the input, why its differential can stand last in a scalar."""
 
 MAX_LINES = 400
 

@@ -181,10 +181,9 @@ class Derivatives:
 
     def _pull_back(self, cotangent: Node) -> dict[Key, Node]:
         tangents = [self.tangent(leaf) for leaf in self.wrt]
-        pulled = simplify(transpose(self._jvp[()], tangents, cotangent))
-        projected = simplify(
-            [project(node, leaf) for node, leaf in zip(pulled, self.wrt, strict=True)]
-        )
+        cotangents = simplify(transpose(self._jvp[()], tangents, cotangent))
+        # Simplified before, terms that are symmetric are found, and need no projection.
+        projected = simplify(list(map(project, cotangents, self.wrt)))
         return {(leaf.name,): node for leaf, node in zip(self.wrt, projected, strict=True)}
 
     @cached_property

@@ -44,7 +44,7 @@ VALUES_OUTPUT = {EIGH: 0, SVD: 1, EIG: 0}
 VECTOR_OUTPUTS = {EIGH: (1,), SVD: (LEFT, RIGHT), EIG: (1,)}
 
 DECOMPOSITIONS = {EIGVALSH: EIGH, SVDVALS: SVD, EIGVALS: EIG}
-"""By an operation that computes values alone, the decomposition with their vectors."""
+"""Decompositions with vectors, by the operation that computes their values alone."""
 
 NEW = sympy.Dummy("new", real=True)
 """The symbol in a weight for the eigenvalue at a further index."""

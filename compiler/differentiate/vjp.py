@@ -35,6 +35,7 @@ def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]
     contributions: dict[Node, list[Node]] = {node: [] for node in varying}
     if root in varying:
         contributions[root].append(cotangent)
+    # In this order, all contributions to the cotangent of a node precede the node itself.
     for node in reversed(order):
         if node not in varying or isinstance(node, Leaf) or not contributions[node]:
             continue

@@ -6,7 +6,7 @@ import copy
 import re
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import product
 from typing import ClassVar
@@ -28,7 +28,6 @@ from derivatrix.compiler.formulas.printers.base import (
 from derivatrix.compiler.formulas.printers.spelling import Spelling
 from derivatrix.compiler.formulas.signs import SIGNS
 from derivatrix.compiler.formulas.tree import Indices, Tree, divisor, negated, split_divisors
-from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.divided_differences import Differences
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
@@ -38,7 +37,15 @@ HEADS = {
     "acosh": "arccosh", "atanh": "arctanh", "loggamma": "gammaln", "ceiling": "ceil", "Max": "max",
     "Min": "min",
 }  # fmt: skip
-"""By SymPy's names of functions, those of NumPy and SciPy."""
+"""NumPy's and SciPy's names of functions, by SymPy's."""
+
+SIZED_MATRICES: dict[type[Tree], str] = {
+    kinds.Commutation: "K",
+    kinds.Duplication: "D",
+    kinds.Elimination: "L",
+    kinds.Diagonals: "Ψ",
+}
+"""Letters of matrices that only depend on sizes."""
 
 CONSTANTS = {sympy.pi: "π", sympy.EulerGamma: "γ"}
 """Letters of numbers; Euler's e is exp(1) in a formula with a name e."""
@@ -180,26 +187,17 @@ class MathPrinter(Spelling):
         )
         return self.kronecker_sign.join(parts), SUM
 
-    def show_commutation(self, tree: kinds.Commutation) -> Text:
-        sizes = (tree.rows,) if tree.rows == tree.columns else (tree.rows, tree.columns)
-        return self.sized("K", sizes), ATOM
-
-    def show_duplication(self, tree: kinds.Duplication) -> Text:
-        return self.sized("D", (tree.size,)), ATOM
-
-    def show_elimination(self, tree: kinds.Elimination) -> Text:
-        return self.sized("L", (tree.size,)), ATOM
-
-    def show_diagonals(self, tree: kinds.Diagonals) -> Text:
-        return self.sized("Ψ", (tree.size,)), ATOM
-
-    def sized(self, letter: str, sizes: Sequence[Dimension]) -> str:
-        """Write a matrix that only depends on sizes, which are its subscripts."""
+    def _sized_matrix(self, tree: Tree) -> Text:
+        """Write a matrix that only depends on sizes: its letter with these as subscripts."""
+        letter = SIZED_MATRICES[type(tree)]
+        sizes = list(dict.fromkeys(getattr(tree, part.name) for part in fields(tree)))
         texts = [self.dimension(size) for size in sizes]
         subscript = ("," if any(len(text) > 1 for text in texts) else "").join(texts)
         plain = self.subscript(self.word(letter), subscript)
         is_distinct = plain not in self.occupied and not all(size.is_number for size in sizes)
-        return plain if is_distinct else self.subscript(self.sign(letter), subscript)
+        return plain if is_distinct else self.subscript(self.sign(letter), subscript), ATOM
+
+    show_commutation = show_duplication = show_elimination = show_diagonals = _sized_matrix
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
         return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM

@@ -67,7 +67,7 @@ class Spelling(Printer):
         "hvp": "{d} ∇_{1} {0}",
         "vec hessian": "∂²{0}/∂{1} ∂{2}",
     }
-    """By kind, format strings of derivatives: of the value (0) and the inputs (1, 2)."""
+    """Format strings of derivatives, by kind: of the value (0) and the inputs (1, 2)."""
 
     occupied: frozenset[str] = frozenset()
     """Names in the formulas, without subscripts, as this style writes them."""
