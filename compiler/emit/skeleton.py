@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import jinja2
@@ -12,8 +11,13 @@ import numpy as np
 from derivatrix.compiler.emit.description import ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, support_digest
 from derivatrix.compiler.emit.texts import literal, quoted
+from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.visit import all_names
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.version import VERSION
+
+HEADING = ("SUPPORT", "FORMULAS", "built_with", "generated")
+"""The names that the heading of every module defines or imports."""
 
 
 @cache
@@ -55,39 +59,21 @@ def rendered(
 
 
 def check_names(
-    module: ModuleDescription, text: str, helpers: Iterable[str], taken: Iterable[str] = ()
+    module: ModuleDescription, imports: Imports, plans: Iterable[Plan], names: Iterable[str]
 ) -> None:
-    """Raise DeclarationError where a name of the declaration hides what a function of the text
-    calls so. Helpers, which are not looked at, are read by kernels. taken: what kernels take under
-    the module's own name for it."""
-    public = {function.name for function in module.everything}
-    body = [each for each in ast.parse(text).body if getattr(each, "name", "") not in helpers]
-    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
-    made = {name for each in body if each not in imports for name in _bound(each)}
-    made -= {*module.facts, *public, *taken, *helpers}
-    read = {*made, *helpers, *(name for each in imports for name in _bound(each))}
-    for function in body:
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        parameters = {each.arg for each in function.args.args}
-        names = [each for each in ast.walk(function) if isinstance(each, ast.Name)]
-        assigned = {each.id for each in names if isinstance(each.ctx, ast.Store)}
-        hidden = (parameters | assigned) & {*read, f"check_{function.name}"} | parameters & assigned
-        for name in sorted(hidden):
+    """Raise DeclarationError where a kernel calls an array, a number or a size as the module calls
+    something that functions read. names: those of the module's own kernels and named tuples."""
+    aliases = {alias for _, _, alias in imports.packages}
+    module_names = {*HEADING, *aliases, *imports.names, *names}
+    for plan in plans:
+        arrays = [argument.local for argument in plan.arguments]
+        arrays += [buffer.name for _, buffer in plan.outputs]
+        local = {*arrays, *(size.local for size in plan.sizes), *all_names(plan.steps)}
+        for name in sorted(local & {*module_names, f"check_{plan.name}"}):
             raise DeclarationError(
                 f"{module.name}: no input or size can be called {name}; the generated module needs "
                 "this name"
             )
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement at the top level of a module gives something."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name for alias in statement.names)
-    elif isinstance(statement, ast.Assign):
-        yield from (each.id for each in statement.targets if isinstance(each, ast.Name))
 
 
 def formulas_text(name: str, formulas: Mapping[str, object]) -> str:

@@ -1,9 +1,9 @@
-"""Scalar statements of a plan as lines of Python, which targets refine."""
+"""The printers of a plan's statements as Python, which targets refine."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -16,11 +16,9 @@ from derivatrix.compiler.plan.steps import (
     Clear,
     Guard,
     Let,
-    Load,
     Loop,
     Plan,
     Require,
-    Scalar,
     Start,
     Statement,
     Store,
@@ -30,17 +28,72 @@ LARGEST_INTEGER = 2**63 - 1
 """That of literals which compilers take for integers."""
 
 
-class Statements(ABC):
-    """Prints statements; a subclass says what follows where something required does not hold."""
+class Printer(Infix):
+    """A printer that keeps the `names` which it has written: of sizes, loop indices, functions and
+    packages."""
 
-    nothing = "()"
-    """The index of an array of rank 0."""
     multiplied = False
     """Whether powers of sizes are written as products."""
+    real = "float"
+    """The type that sizes have in floating-point arithmetic."""
+    library = "math"
+    """The package of functions of numbers."""
 
-    def __init__(self, functions: Mapping[str, str]) -> None:
-        """functions: how operators of `steps.Operate` are spelled."""
-        self._infix = Infix(number, dict(functions), self.load)
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def named(self, *names: str) -> str:
+        """Keep names; return the first."""
+        self.names.update(name.partition(".")[0] for name in names)
+        return names[0]
+
+    def index(self, expression: sympy.Basic) -> str:
+        functions = (call.func.__name__ for call in expression.atoms(sympy.Function))
+        self.names.update(functions, map(str, expression.free_symbols))
+        return index(expression, self.multiplied)
+
+    def function(self, operator: str) -> str:
+        return self.named(super().function(operator))
+
+    def coefficient(self, value: sympy.Expr) -> str:
+        """Print a number, or arithmetic of sizes as numbers of the type `real`."""
+        if value.free_symbols:
+            numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
+            arithmetic = _Coefficients(self.real, self.library)
+            text = arithmetic.doprint(value.xreplace({part: part.evalf(17) for part in numbers}))
+            self.names.update(arithmetic.module_imports, map(str, value.free_symbols))
+            return str(text)
+        if value in (sympy.nan, sympy.oo, -sympy.oo):
+            name = self.named("np.nan" if value is sympy.nan else "np.inf")
+            return f"-{name}" if value == -sympy.oo else name
+        if not value.is_Rational or max(abs(value.p), value.q) > LARGEST_INTEGER:
+            return repr(float(value))
+        if value.is_Integer:
+            return str(value)
+        return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(float(value))
+
+    def choice(
+        self, variants: Sequence[tuple[str, sympy.Expr, Plan]], call: Callable[[Plan], str]
+    ) -> Iterator[str]:
+        """Print the costs of variants, then the call of the first that costs no more than those
+        after it."""
+        for name, cost, _ in variants:
+            yield f"{name} = {self.index(cost)}"
+        *others, (_, _, last) = variants
+        word = "if"
+        for position, (name, _, variant) in enumerate(others, 1):
+            later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
+            yield f"{word} {' and '.join(later)}:"
+            yield f"    {call(variant)}"
+            word = "elif"
+        yield "else:"
+        yield f"    {call(last)}"
+
+
+class Statements(Printer):
+    """A printer of statements; a subclass says what follows where a requirement does not hold."""
+
+    nothing = "()"
 
     @abstractmethod
     def raised(self, failure: str) -> list[str]:
@@ -50,27 +103,18 @@ class Statements(ABC):
         """Statements, a line each or more."""
         return [line for statement in body for line in self._statement(statement)]
 
-    def scalar(self, value: Scalar) -> str:
-        """A scalar."""
-        return self._infix.text(value)
-
-    def index(self, expression: sympy.Basic) -> str:
-        """Arithmetic of sizes and loop indices."""
-        return index(expression, self.multiplied)
-
-    def load(self, load: Load) -> str:
-        """An entry of an array."""
-        indices = ", ".join(self.index(part) for part in load.indices)
-        return f"{load.buffer.name}[{indices or self.nothing}]"
+    def number(self, value: sympy.Expr) -> str:
+        """Print a number in the precision of the outputs."""
+        return f"{self.named('real')}({self.coefficient(value)})"
 
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
             case Let(name, value):
-                return [f"{name} = {self.scalar(value)}"]
+                return [f"{name} = {self.text(value)}"]
             case Start(name):
-                return [f"{name} = real(0)"]
+                return [f"{name} = {self.named('real')}(0)"]
             case Accumulate(name, value):
-                return [f"{name} += {self.scalar(value)}"]
+                return [f"{name} += {self.text(value)}"]
             case Store():
                 return [self.stored(statement)]
             case Clear(target):
@@ -88,16 +132,16 @@ class Statements(ABC):
                 return [f"for {symbol} in {rounds}:", *self.indented(inside)]
             case Guard(condition, inside):
                 is_of_indices = isinstance(condition, sympy.Basic)
-                test = self.index(condition) if is_of_indices else self.scalar(condition)
+                test = self.index(condition) if is_of_indices else self.text(condition)
                 return [f"if {test}:", *self.indented(inside)]
             case Require(condition, failure):
                 lines = [f"    {line}" for line in self.raised(failure)]
-                return [f"if not ({self.scalar(condition)}):", *lines]
+                return [f"if not ({self.text(condition)}):", *lines]
 
     def stored(self, store: Store) -> str:
         """A store."""
         sign = "+=" if store.accumulate else "="
-        return f"{self.load(store.target)} {sign} {self.scalar(store.value)}"
+        return f"{self.load(store.target)} {sign} {self.text(store.value)}"
 
     def indented(self, body: Iterable[Statement]) -> list[str]:
         """Statements within another one."""
@@ -114,11 +158,16 @@ def _stop(symbol: sympy.Symbol, condition: sympy.Basic) -> sympy.Expr | None:
 
 class _Coefficients(PythonCodePrinter):
     """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0, and
-    raises ZeroDivisionError for 0.0 ** -2. `real`: the type that sizes become."""
+    raises ZeroDivisionError for 0.0 ** -2. real: the type that sizes become; library: the package
+    of functions."""
 
-    def __init__(self, real: str) -> None:
+    def __init__(self, real: str, library: str) -> None:
         super().__init__({"fully_qualified_modules": True})
-        self._real = real
+        self._real, self._library = real, library
+
+    def _module_format(self, fqn: str, register: bool = True) -> str:
+        package, _, name = fqn.rpartition(".")
+        return str(super()._module_format(f"{self._library}.{name}" if package else name, register))
 
     def _print_Pow(self, power: sympy.Pow, rational: bool = False) -> str:
         if power.exp.is_Integer and power.exp < -1:
@@ -127,40 +176,3 @@ class _Coefficients(PythonCodePrinter):
 
     def _print_Symbol(self, symbol: sympy.Symbol) -> str:
         return f"{self._real}({symbol.name})"
-
-
-def coefficient(value: sympy.Expr, real: str = "float") -> str:
-    """A number, or arithmetic of sizes as numbers of the type `real`, as Python computes it."""
-    if value.free_symbols:
-        numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
-        value = value.xreplace({part: part.evalf(17) for part in numbers})
-        return str(_Coefficients(real).doprint(value))
-    if value in (sympy.nan, sympy.oo, -sympy.oo):
-        return {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
-    if not value.is_Rational or max(abs(value.p), value.q) > LARGEST_INTEGER:
-        return repr(float(value))
-    if value.is_Integer:
-        return str(value)
-    return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(float(value))
-
-
-def number(value: sympy.Expr) -> str:
-    """A number in the precision of the outputs."""
-    return f"real({coefficient(value)})"
-
-
-def choice_lines(
-    variants: Sequence[tuple[str, sympy.Expr, Plan]], call: Callable[[Plan], str]
-) -> Iterator[str]:
-    """The costs of variants, then the call of the first that costs no more than those after it."""
-    for name, cost, _ in variants:
-        yield f"{name} = {index(cost)}"
-    *others, (_, _, last) = variants
-    word = "if"
-    for position, (name, _, variant) in enumerate(others, 1):
-        later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
-        yield f"{word} {' and '.join(later)}:"
-        yield f"    {call(variant)}"
-        word = "elif"
-    yield "else:"
-    yield f"    {call(last)}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable
-
 WIDTH = 130
 
 
@@ -42,9 +39,3 @@ def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) 
             lines[-1] += ","
             lines.append(f"        {argument}")
     return [*lines[:-1], f"{lines[-1]}){end}"]
-
-
-def names_in(lines: Iterable[str]) -> set[str]:
-    """The names in statements of Python."""
-    found = ast.walk(ast.parse("\n".join(lines)))
-    return {node.id for node in found if isinstance(node, ast.Name)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import sympy
 
@@ -16,17 +16,28 @@ CHAINS = {"mul": (" * ", MULTIPLY), "and": (" and ", AND), "or": (" or ", OR)}
 
 
 class Infix:
-    """Prints scalars. `functions` spells an operator that has no sign of its own."""
+    """A printer of scalars in mathematical notation, for comments; targets override its parts."""
 
-    def __init__(
-        self,
-        number: Callable[[sympy.Expr], str],
-        functions: dict[str, str],
-        load: Callable[[Load], str],
-    ) -> None:
-        self._number = number
-        self._functions = functions
-        self._load = load
+    functions: Mapping[str, str] = {}
+    """Operator -> the function that it is written as, for those without a sign of their own."""
+    nothing = ""
+    """The index of an array of rank 0."""
+
+    def number(self, value: sympy.Expr) -> str:
+        """Print a number, or arithmetic of sizes in floating point."""
+        return str(value).replace(" ", "")
+
+    def index(self, expression: sympy.Basic) -> str:
+        """Print arithmetic of sizes and loop indices, or a condition on them."""
+        return index(expression)
+
+    def load(self, load: Load) -> str:
+        """Print an entry of an array."""
+        return f"{load.buffer.name}[{', '.join(map(self.index, load.indices)) or self.nothing}]"
+
+    def function(self, operator: str) -> str:
+        """Print the name of an operator's function."""
+        return self.functions.get(operator, operator)
 
     def text(self, scalar: Scalar, outer: int = CHOOSE) -> str:
         """The scalar; in parentheses where what is around it binds tighter than `outer`."""
@@ -39,19 +50,19 @@ class Infix:
             case Name() | Whole():
                 return ATOM, str(scalar)
             case Number(value):
-                text = self._number(value)
+                text = self.number(value)
                 return (ATOM if text.isalnum() or text[-1] == ")" else CHOOSE), text
             case Load():
-                return ATOM, self._load(scalar)
+                return ATOM, self.load(scalar)
             case Test(condition):
-                return AND, index(condition)
+                return AND, self.index(condition)
             case Operate(operator, operands):
                 return self._operate(operator, operands)
 
     def _operate(self, operator: str, operands: tuple[Scalar, ...]) -> tuple[int, str]:
         if operator == "add":
             return ADD, self._sum(operands)
-        if operator == "times" and operator not in self._functions:
+        if operator == "times" and operator not in self.functions:
             operator = "mul"
         if operator in CHAINS:
             sign, level = CHAINS[operator]
@@ -77,7 +88,7 @@ class Infix:
             *first, last = operands
             return self._operate(operator, (Operate(operator, tuple(first)), last))
         arguments = ", ".join(self.text(operand) for operand in operands)
-        return ATOM, f"{self._functions.get(operator, operator)}({arguments})"
+        return ATOM, f"{self.function(operator)}({arguments})"
 
     def _exponent(self, exponent: Scalar) -> str:
         if isinstance(exponent, Number) and exponent.value.is_Integer:
@@ -94,13 +105,6 @@ class Infix:
         return text
 
 
-def _load(load: Load) -> str:
-    return f"{load.buffer.name}[{', '.join(map(index, load.indices))}]"
-
-
-_comments = Infix(lambda number: str(number).replace(" ", ""), {}, _load)
-
-
 def infix_text(scalar: Scalar) -> str:
     """The scalar in mathematical notation, for comments."""
-    return _comments.text(scalar)
+    return Infix().text(scalar)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import sympy
+from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.python_text import index, tuple_text
@@ -16,21 +17,21 @@ Rename = Callable[[sympy.Expr], sympy.Expr]
 
 
 def operator_lines(
-    name: str, operator: Operator, structured: Structured, rename: Rename
+    name: str, operator: Operator, structured: Structured, rename: Rename, names: set[str]
 ) -> tuple[str, ...]:
-    """Write the expression, an argument a line. At its place, `_parts` is the tuple of arrays and
-    `_dtype` their type."""
+    """Write the expression, an argument a line, and add the names that it reads to `names`. At its
+    place, `_parts` is the tuple of arrays and `_dtype` their type."""
     masks = list(dict.fromkeys(node for term in operator.terms for node, _ in term.masks))
     numbers = {node: number for number, node in enumerate((*structured.parts, *masks))}
-    texts = _Texts(rename, numbers)
+    texts = _Texts(rename, numbers, names)
     shapes = (texts.sizes(operator.output_shape), texts.sizes(operator.input_shape))
     triangles = tuple_text(
-        f"_tri({texts.size(node.shape[0])}, {texts.size(node.shape[1])}, {-node.offset}, _dtype)"
+        f"{texts.helper('_tri')}({', '.join(map(texts.size, node.shape))}, {-node.offset}, _dtype)"
         for node in masks
         if isinstance(node, ir.Triangle)
     )
     return (
-        f"_Operator({name!r}, {operator.structure!r},",
+        f"{texts.helper('_Operator')}({name!r}, {operator.structure!r},",
         f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r}, (",
         *(f"        {texts.term(term)}," for term in operator.terms),
         f"    ), _parts, {triangles}, _dtype)",
@@ -38,14 +39,22 @@ def operator_lines(
 
 
 class _Texts:
-    """Writes the fields of terms."""
+    """Writes the fields of terms. names: those that the texts read."""
 
-    def __init__(self, rename: Rename, numbers: dict[ir.Node, int]) -> None:
+    def __init__(self, rename: Rename, numbers: dict[ir.Node, int], names: set[str]) -> None:
         self._rename = rename
         self._numbers = numbers
+        self._names = names
+
+    def helper(self, name: str) -> str:
+        """Print the name of a function of the support."""
+        self._names.add(name)
+        return name
 
     def size(self, size: sympy.Expr) -> str:
-        return index(self._rename(size))
+        local = self._rename(size)
+        self._names.update(map(str, local.free_symbols))
+        return index(local)
 
     def sizes(self, shape: Sequence[sympy.Expr]) -> str:
         return tuple_text(self.size(size) for size in shape)
@@ -58,16 +67,23 @@ class _Texts:
         texts = (self._number(term.coefficient), self.sizes(term.sizes), *sides, repr(factors))
         text = tuple_text(texts)
         for part in term.adjugate_factors.values():
-            return f"*(({text},) if _nonzero(_parts[{self._numbers[part]}]) else ())"
+            present = f"{self.helper('_nonzero')}(_parts[{self._numbers[part]}])"
+            return f"*(({text},) if {present} else ())"
         return text
 
     def _number(self, value: sympy.Expr) -> str:
         if value.is_number:
             return repr(float(value))
         numerator, denominator = self._rename(sympy.N(value, 17)).as_numer_denom()
-        if not denominator.free_symbols:
-            return sympy.pycode(numerator / denominator)
-        return f"_ratio({sympy.pycode(numerator)}, {sympy.pycode(denominator)})"
+        printer = PythonCodePrinter()
+        self._names.update(map(str, numerator.free_symbols | denominator.free_symbols))
+        if denominator.free_symbols:
+            terms = f"{printer.doprint(numerator)}, {printer.doprint(denominator)}"
+            text = f"{self.helper('_ratio')}({terms})"
+        else:
+            text = printer.doprint(numerator / denominator)
+        self._names.update(printer.module_imports)
+        return text
 
     def _side(self, side: Sequence[Sequence[IndexMap]]) -> str:
         return tuple_text(tuple_text(map(self._index_map, index_maps)) for index_maps in side)
@@ -82,5 +98,6 @@ class _Texts:
         ((label, _),) = index_map.steps
         if index_map.table[-1] in ("rows", "columns"):
             coordinate = ("rows", "columns").index(str(index_map.table[-1]))
-            return f"(_packed({self.size(index_map.table[0])})[{coordinate}], {label})"
+            pair = f"{self.helper('_packed')}({self.size(index_map.table[0])})"
+            return f"({pair}[{coordinate}], {label})"
         return f"({index_map.table!r}, {label})"

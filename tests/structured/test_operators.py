@@ -34,7 +34,9 @@ def operators(
     parts = tuple(evaluate_all(found.parts, values, sizes))
     scope = {**vars(kernels), **sizes, "_parts": parts, "_dtype": np.float64}
     texts = {
-        operator.key: "\n".join(operator_lines("operator", operator, found, lambda size: size))
+        operator.key: "\n".join(
+            operator_lines("operator", operator, found, lambda size: size, set())
+        )
         for operator in found.operators
     }
     return {key: eval(text, scope) for key, text in texts.items()}

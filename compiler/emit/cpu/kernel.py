@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sympy
 
-from derivatrix.compiler.emit.statements import Statements, choice_lines, number
-from derivatrix.compiler.emit.texts import call_lines, names_in
+from derivatrix.compiler.emit.statements import Statements
+from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
@@ -83,7 +83,7 @@ class StepText:
 @dataclass(frozen=True)
 class KernelText:
     """A kernel: decorator, name, parameters, those of them that it checks, lines that read sizes,
-    steps, and lines after them."""
+    steps, and lines after them; `names`: those that it reads."""
 
     decorator: tuple[str, ...]
     name: str
@@ -93,6 +93,7 @@ class KernelText:
     head: tuple[str, ...]
     steps: tuple[StepText, ...]
     tail: tuple[str, ...] = ()
+    names: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 def kernel_text(
@@ -106,23 +107,23 @@ def kernel_text(
     name, for messages; `checked`: what `generated.kernel` is to check, None for what is called by
     others only; `bounds`: of loops over a share of the rows, with the names to give them."""
     plan = with_inner_products(plan)
-    steps = _steps(plan, owner)
-    texts = [line for step in steps for line in step.lines]
-    shares = [f"{name} = {index(bound)}" for bound, name in (bounds or {}).items()]
-    names = names_in([*texts, *shares])
-    sizes = _sizes(plan, names)
-    real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in names else []
+    writer = _Writer(plan, owner)
+    steps = writer.steps(plan.steps)
+    shares = [f"{name} = {writer.index(bound)}" for bound, name in (bounds or {}).items()]
+    sizes = _sizes(plan, writer.names)
+    real = [f"real = {writer.output}.dtype.type"] if "real" in writer.names else []
     allowed = _allowed([step for step in plan.every_step if isinstance(step, LoopNest)])
-    decorated = "@compiled" if checked is None else "@generated.kernel"
+    decorator = writer.named("compiled" if checked is None else "generated.kernel")
     return KernelText(
-        tuple(call_lines(decorated, [*(checked or []), *filter(None, [allowed])])),
+        tuple(call_lines(f"@{decorator}", [*(checked or []), *filter(None, [allowed])])),
         plan.name,
         summary,
         passed(plan),
         arrays(plan) if checked is not None else "",
         (*sizes, *real, *shares),
         steps,
-        _leaving(plan),
+        writer.leaving,
+        frozenset(writer.names),
     )
 
 
@@ -183,26 +184,6 @@ def newton_text(step: Newton) -> NewtonText:
     )
 
 
-def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
-    """The steps, each with the names that it gives to memory as its first lines."""
-    texts = []
-    names: tuple[str, ...] = ()
-    for step in plan.steps:
-        text = _step(step, plan.outputs[0][1].name, Failing(owner, _leaving(plan)))
-        if isinstance(step, Reuse):
-            names += text.lines
-        else:
-            texts.append(StepText(text.comment, (*names, *text.lines)))
-            names = ()
-    return tuple(texts)
-
-
-def _leaving(plan: Plan) -> tuple[str, ...]:
-    """What a kernel does at its end, and before it raises."""
-    made = any(isinstance(step, Allocate) for step in plan.steps)
-    return ("give_back(memory)",) if made else ()
-
-
 def _allowed(nests: Sequence[LoopNest]) -> str:
     """What the compiler may do with the sums and products of a kernel."""
     if any(nest.straight for nest in nests):
@@ -221,56 +202,6 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Failing:
-    """How a kernel raises: the declared function's name, lines before, and the error."""
-
-    owner: str
-    leaving: tuple[str, ...]
-    error: str = "np.linalg.LinAlgError"
-
-    def lines(self, failure: str) -> list[str]:
-        message = repr(f"{self.owner}: {failure}")
-        return [*self.leaving, f"raise {self.error}({message})"]
-
-
-def _step(step: Step, output: str, failing: Failing) -> StepText:
-    match step:
-        case Allocate(buffers):
-            return StepText("", tuple(_allocation(buffers, output)))
-        case Reuse(buffer, place):
-            return StepText("", (f"{buffer.name} = {place.name}",))
-        case Fill(buffer):
-            return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
-        case LoopNest(comment, body):
-            if copied := _copied(body):
-                return StepText("", (f"copy_entries({', '.join(copied)})",))
-            text = tuple(_Statements(failing).lines(body))
-            said = len(text) == 1 or comment in map(str.strip, text)
-            return StepText("" if said else comment, text)
-        case Gemm():
-            return StepText("", tuple(_gemm(step)))
-        case Call(comment, kernel, arguments, failure):
-            texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            lines = _guarded(kernel_name(kernel), texts, failure, failing)
-            return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
-        case BlockCooperative(steps):
-            texts = [line for each in steps for line in _step(each, output, failing).lines]
-            return StepText("for each row", tuple(texts))
-        case Only(condition, steps):
-            inner = [_step(each, output, failing) for each in steps]
-            texts = [line for each in inner for line in (*_remark(each), *each.lines)]
-            return StepText("", (f"if {condition}:", *(f"    {line}" for line in texts)))
-        case Choose(variants):
-            return StepText(
-                "the cheapest order of multiplication", tuple(choice_lines(variants, _kernel_call))
-            )
-        case Newton():
-            texts = [_operand(operand) for operand in (*step.arguments, step.target)]
-            failing = replace(failing, error="NotConverged")
-            return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
-
-
 def _copied(body: tuple[Statement, ...]) -> tuple[str, str] | None:
     """The names of an array that a loop nest copies as a whole, and of its copy."""
     loops: list[Loop] = []
@@ -287,22 +218,6 @@ def _copied(body: tuple[Statement, ...]) -> tuple[str, str] | None:
     return None
 
 
-def _remark(text: StepText) -> list[str]:
-    return [f"# {text.comment}"] if text.comment else []
-
-
-def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
-    """Work arrays are one block of memory."""
-    kinds = [[buffer for buffer in buffers if buffer.kind == kind] for kind in ("real", "integer")]
-    names = ", ".join(buffer.name for kind in kinds for buffer in kind)
-    shapes = [tuple_text(tuple_text(map(index, b.shape)) for b in kind) for kind in kinds]
-    yield from call_lines(f"{names}, memory = work_arrays", [output, *shapes])
-
-
-def _kernel_call(plan: Plan) -> str:
-    return f"{plan.name}({passed(plan)})"
-
-
 def passed(plan: Plan) -> str:
     """The parameters of a kernel."""
     return ", ".join([arrays(plan), *plan.given])
@@ -314,74 +229,141 @@ def arrays(plan: Plan) -> str:
     return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
 
 
-def _guarded(name: str, arguments: list[str], failure: str, failing: Failing) -> tuple[str, ...]:
-    """A call that raises where it returns False, if it can."""
-    if not failure:
-        return tuple(call_lines(name, arguments))
-    lines = call_lines(f"if not {name}", arguments, ":")
-    return (*lines, *(f"    {line}" for line in failing.lines(failure)))
+class _Writer(Statements):
+    """The printer of one kernel. `output`: an array of the kernel's precision; `leaving`: what the
+    kernel does at its end, and before it raises."""
 
+    functions = FUNCTIONS
 
-def _gemm(step: Gemm) -> list[str]:
-    lines = []
-    indent = ""
-    for symbol, extent in step.batch:
-        lines.append(f"{indent}for {symbol} in range({index(extent)}):")
-        indent += "    "
-    arguments = [
-        str(float(step.coefficient)) if step.coefficient.is_number else number(step.coefficient),
-        _operand(step.left),
-        repr(step.left_transposed),
-        _operand(step.right),
-        repr(step.right_transposed),
-        "1.0" if step.accumulate else "0.0",
-        _operand(step.target),
-    ]
-    if step.routine == "gram":
-        del arguments[3:5]
-    elif step.routine != "gemm":
-        arguments += [triangle.upper() for triangle in step.triangles]
-    if step.routine == "structured_gemm":
-        arguments.append(step.part.upper())
-    call = call_lines(step.routine, arguments)
-    comment = f"# {_product(step)}"
-    if len(call) == 1 and len(indent + call[0]) + len(comment) + 6 <= WIDTH:
-        return [*lines, f"{indent}{call[0]}  {comment}"]
-    return [*lines, *(f"{indent}{line}" for line in (comment, *call))]
+    def __init__(self, plan: Plan, owner: str) -> None:
+        super().__init__()
+        self.output = plan.outputs[0][1].name
+        allocates = any(isinstance(step, Allocate) for step in plan.steps)
+        self.leaving = (f"{self.named('give_back')}(memory)",) if allocates else ()
+        self._owner = owner
 
+    def steps(self, steps: Iterable[Step]) -> tuple[StepText, ...]:
+        """Print steps, each with the names that it gives to memory as its first lines."""
+        texts = []
+        names: tuple[str, ...] = ()
+        for step in steps:
+            text = self._step(step)
+            if isinstance(step, Reuse):
+                names += text.lines
+            else:
+                texts.append(StepText(text.comment, (*names, *text.lines)))
+                names = ()
+        return tuple(texts)
 
-def _product(step: Gemm) -> str:
-    """A product of matrices as a formula."""
-    left, right = (
-        f"{_operand(operand)}{'ᵀ' if transposed else ''}"
-        for operand, transposed in (
-            (step.left, step.left_transposed),
-            (step.right, step.right_transposed),
+    def raised(self, failure: str, error: str = "np.linalg.LinAlgError") -> list[str]:
+        message = repr(f"{self._owner}: {failure}")
+        return [*self.leaving, f"raise {self.named(error)}({message})"]
+
+    def _step(self, step: Step) -> StepText:
+        match step:
+            case Allocate(buffers):
+                return StepText("", tuple(self._allocation(buffers)))
+            case Reuse(buffer, place):
+                return StepText("", (f"{buffer.name} = {place.name}",))
+            case Fill(buffer):
+                zeroed = f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
+                return StepText(f"{buffer.name}[...] = 0", (zeroed,))
+            case LoopNest(comment, body):
+                if copied := _copied(body):
+                    return StepText("", tuple(self._call("copy_entries", copied)))
+                text = tuple(self.lines(body))
+                said = len(text) == 1 or comment in map(str.strip, text)
+                return StepText("" if said else comment, text)
+            case Gemm():
+                return StepText("", tuple(self._gemm(step)))
+            case Call(comment, kernel, arguments, failure):
+                texts = [self._operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
+                lines = self._guarded(kernel_name(kernel), texts, failure)
+                return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
+            case BlockCooperative(steps):
+                texts = [line for each in steps for line in self._step(each).lines]
+                return StepText("for each row", tuple(texts))
+            case Only(condition, steps):
+                inner = [self._step(each) for each in steps]
+                texts = [line for each in inner for line in (*_remark(each), *each.lines)]
+                return StepText("", (f"if {condition}:", *(f"    {line}" for line in texts)))
+            case Choose(variants):
+                lines = tuple(self.choice(variants, lambda plan: f"{plan.name}({passed(plan)})"))
+                return StepText("the cheapest order of multiplication", lines)
+            case Newton():
+                texts = [self._operand(operand) for operand in (*step.arguments, step.target)]
+                lines = self._guarded(step.name, texts, step.failure, "NotConverged")
+                return StepText(step.comment, lines)
+
+    def _call(self, name: str, arguments: Iterable[str]) -> list[str]:
+        return call_lines(self.named(name), [*arguments])
+
+    def _guarded(
+        self, name: str, arguments: list[str], failure: str, error: str = "np.linalg.LinAlgError"
+    ) -> tuple[str, ...]:
+        """Print a call that raises where it returns False, if it can."""
+        if not failure:
+            return tuple(self._call(name, arguments))
+        lines = call_lines(f"if not {self.named(name)}", arguments, ":")
+        return (*lines, *(f"    {line}" for line in self.raised(failure, error)))
+
+    def _allocation(self, buffers: tuple[Buffer, ...]) -> list[str]:
+        """Print work arrays as one block of memory."""
+        real, integer = (
+            [buffer for buffer in buffers if buffer.kind == kind] for kind in ("real", "integer")
         )
-    )
-    factor = "" if step.coefficient == 1 else f"{step.coefficient} "
-    factor = "-" if step.coefficient == -1 else factor
-    return f"{_operand(step.target)} {'+=' if step.accumulate else '='} {factor}{left} {right}"
+        names = ", ".join(buffer.name for buffer in (*real, *integer))
+        shapes = [tuple_text(self._shape(b.shape) for b in kind) for kind in (real, integer)]
+        allocate = self.named("work_arrays")
+        return call_lines(f"{names}, memory = {allocate}", [self.output, *shapes])
+
+    def _gemm(self, step: Gemm) -> list[str]:
+        lines = []
+        indent = ""
+        for symbol, extent in step.batch:
+            lines.append(f"{indent}for {symbol} in range({self.index(extent)}):")
+            indent += "    "
+        is_number = step.coefficient.is_number
+        arguments = [
+            str(float(step.coefficient)) if is_number else self.number(step.coefficient),
+            self._operand(step.left),
+            repr(step.left_transposed),
+            self._operand(step.right),
+            repr(step.right_transposed),
+            "1.0" if step.accumulate else "0.0",
+            self._operand(step.target),
+        ]
+        if step.routine == "gram":
+            del arguments[3:5]
+        elif step.routine != "gemm":
+            arguments += [self.named(triangle.upper()) for triangle in step.triangles]
+        if step.routine == "structured_gemm":
+            arguments.append(self.named(step.part.upper()))
+        call = self._call(step.routine, arguments)
+        comment = f"# {self._product(step)}"
+        if len(call) == 1 and len(indent + call[0]) + len(comment) + 6 <= WIDTH:
+            return [*lines, f"{indent}{call[0]}  {comment}"]
+        return [*lines, *(f"{indent}{line}" for line in (comment, *call))]
+
+    def _product(self, step: Gemm) -> str:
+        """Print a product of matrices as a formula."""
+        left, right, target = map(self._operand, (step.left, step.right, step.target))
+        left += "ᵀ" if step.left_transposed else ""
+        right += "ᵀ" if step.right_transposed else ""
+        factor = "" if step.coefficient == 1 else f"{step.coefficient} "
+        factor = "-" if step.coefficient == -1 else factor
+        return f"{target} {'+=' if step.accumulate else '='} {factor}{left} {right}"
+
+    def _operand(self, operand: Operand) -> str:
+        fixed = [self.index(part) for part in operand.index]
+        text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
+        if operand.buffer.shape[len(fixed) :] == operand.shape:
+            return text
+        return f"{self.named('shaped')}({text}, {self._shape(operand.shape)})"
+
+    def _shape(self, shape: Iterable[sympy.Expr]) -> str:
+        return tuple_text(map(self.index, shape))
 
 
-def _operand(operand: Operand) -> str:
-    fixed = [index(part) for part in operand.index]
-    text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
-    if operand.buffer.shape[len(fixed) :] == operand.shape:
-        return text
-    return f"shaped({text}, {tuple_text(map(index, operand.shape))})"
-
-
-class _Statements(Statements):
-    """Statements for the CPU."""
-
-    def __init__(self, failing: Failing) -> None:
-        super().__init__(FUNCTIONS)
-        self._failing = failing
-
-    def raised(self, failure: str) -> list[str]:
-        return self._failing.lines(failure)
-
-
-def _zeroed(buffer: Buffer) -> str:
-    return f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
+def _remark(text: StepText) -> list[str]:
+    return [f"# {text.comment}"] if text.comment else []

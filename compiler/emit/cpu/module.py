@@ -19,13 +19,14 @@ from derivatrix.compiler.emit.cpu.public_functions import (
     kernel_arguments,
     one_body,
     operator_arguments,
+    sharing,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
-from derivatrix.compiler.emit.texts import call_lines, names_in
+from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
@@ -38,7 +39,6 @@ USED = (
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
-    *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
     *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),
 )
 """What a module's text may refer to, apart from kernels and functions of numbers."""
@@ -66,8 +66,9 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
     operator = _operator(module)
-    texts = [*map(_lines, (*inner, *kernels)), *([["(", *operator.lines, ")"]] if operator else [])]
-    imports = _imports(plans, set().union(*map(names_in, texts)))
+    read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
+    read |= operator.names if operator else set()
+    imports = _imports(plans, read)
     if equations:
         for helper in NEWTON:
             imports.add(helper)
@@ -94,30 +95,32 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         ],
         operator=operator,
     )
-    check_names(module, written, imports.names)
+    names = [*named, *dict(aliases), *(kernel.name for kernel in (*inner, *kernels))]
+    names += [equation.name for equation in equations]
+    check_names(module, imports, plans, names)
     return written, imports.files
 
 
 @dataclass(frozen=True)
 class OperatorText:
-    """A function that returns operators: that which makes them, by its parameters and the lines of
-    what it returns, and the call that makes the public one."""
+    """A function that returns operators: that which makes them, by its parameters, the lines of
+    what it returns and the names that these read; and the call that makes the public one."""
 
     name: str
     parameters: str
     lines: list[str]
+    names: set[str]
     call: list[str]
 
 
 def _operator(module: ModuleDescription) -> OperatorText | None:
     if module.operator is None:
         return None
-    given, lines = operator_arguments(module.operator, module.name)
-    names = names_in(["(", *lines, ")"])
+    given, lines, names = operator_arguments(module.operator, module.name)
     name = module.operator.function.name
     sizes = [size.local for size in module.operator.function.plan.sizes if size.local in names]
     call = call_lines(f"{name} = generated.operators", given)
-    return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, call)
+    return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, names, call)
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:
@@ -129,13 +132,6 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
                 found.setdefault(inner.name, inner)
             found.setdefault(equation.name, equation)
     return list(found.values())
-
-
-def _lines(kernel: KernelText) -> list[str]:
-    """A kernel as a function of Python, without what only describes it."""
-    steps = [line for step in kernel.steps for line in step.lines]
-    body = [f"    {line}" for line in (*kernel.head, *steps, *kernel.tail, "pass")]
-    return [*kernel.decorator, "def kernel():", *body]
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
@@ -154,6 +150,9 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
     for path in (*USED, *cpu.SCALARS.values()):
         if kernel_name(path) in names:
             imports.add(path)
+    for plan in plans:
+        for name in sharing(plan):
+            imports.add(f"cpu.parallel.{name}")
     return imports
 
 

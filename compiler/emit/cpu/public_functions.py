@@ -96,6 +96,13 @@ def parallel_arguments(plan: Plan) -> list[str]:
     return _nested("by_sums", _sums(plan, plan.sums)) if plan.sums is not None else []
 
 
+def sharing(plan: Plan) -> list[str]:
+    """The functions of `support.cpu.parallel` that say how threads share the work."""
+    columns = plan.parts.columns if plan.parts else None
+    functions = {"by_rows": plan.rows, "by_samples": plan.parts, "by_sums": plan.sums}
+    return [name for name, how in {**functions, "columns": columns}.items() if how is not None]
+
+
 def _nested(name: str, arguments: list[str]) -> list[str]:
     """The parts of a call."""
     first, *others = arguments
@@ -146,9 +153,11 @@ def _cut(plan: Plan, flags: Iterable[bool]) -> str:
 # Operators
 
 
-def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[str], list[str]]:
-    """The arguments of `generated.operators`, and the lines of the operators, made of `_parts`,
-    `_dtype` and sizes."""
+def operator_arguments(
+    operator: OperatorDescription, owner: str
+) -> tuple[list[str], list[str], set[str]]:
+    """The arguments of `generated.operators`, the lines of the operators, made of `_parts`,
+    `_dtype` and sizes, and the names that these read."""
     function, found = operator.function, operator.structured
     plan = function.plan
     first, *named = signature(plan)
@@ -159,10 +168,11 @@ def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[
     ]
     returned = returns_text(function) if not isinstance(function.result, str) else "operator"
     local = local_sizes(plan)
-    lines = []
+    lines: list[str] = []
+    names: set[str] = set()
     for each in found.operators:
         name = f"{owner}: {found.title(each)}"
-        made = operator_lines(name, each, found, lambda size: size.xreplace(local))
+        made = operator_lines(name, each, found, lambda size: size.xreplace(local), names)
         lines += [*made[:-1], f"{made[-1]},"]
     given = [
         f'"{function.name}"',
@@ -173,7 +183,7 @@ def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[
         *([f"kernel={plan.name}"] if plan.outputs else []),
         *named,
     ]
-    return given, lines
+    return given, lines, names
 
 
 def local_name(plan: Plan, name: str) -> str:

@@ -8,20 +8,14 @@ from derivatrix.compiler.emit.cuda.block_cooperative import Phase, Softmax
 from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
-    by_groups,
     count,
-    decoded,
-    every,
     indented,
-    index,
+    inner_lines,
     kernel,
     lifted,
     named_factors,
-    strided_loop,
-    used,
 )
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
-from derivatrix.compiler.emit.statements import Statements
 
 
 def block_cooperative_text(
@@ -39,59 +33,63 @@ def block_cooperative_text(
             body += _sums(phase, statements)
         else:
             body += _points(phase, phase.points[len(rows) :], statements)
-    lines = by_groups(index(count(rows)), [*decoded("item", rows), *body])
-    return kernel(name, phases, [("lanes", "int64")], [*used(factors, lines, statements), *lines])
+    items = statements.index(count(rows))
+    lines = statements.by_groups(items, [*statements.decoded("item", rows), *body])
+    lines = [*statements.lines(factors), *lines]
+    return kernel(name, phases, [("lanes", "int64")], lines, statements)
 
 
-def _shared(terms: Loops, body: Sequence[str]) -> list[str]:
+def _shared(terms: Loops, body: Sequence[str], statements: DeviceStatements) -> list[str]:
     """The loop of a thread over its share of a row."""
-    inside = [*decoded("term", terms), *body]
-    return strided_loop("term", "lane", index(count(terms)), "lanes", inside)
+    inside = [*statements.decoded("term", terms), *body]
+    return statements.strided_loop("term", "lane", statements.index(count(terms)), "lanes", inside)
 
 
-def _points(launch: Launch, terms: Loops, statements: Statements) -> list[str]:
+def _points(launch: Launch, terms: Loops, statements: DeviceStatements) -> list[str]:
     """What is done at each point of a row."""
     same, each = lifted((*launch.before, *launch.after), {symbol for symbol, _ in terms})
-    inside = [*statements.lines(same), *_shared(terms, statements.lines(each))]
+    inside = [*statements.lines(same), *_shared(terms, statements.lines(each), statements)]
     return ["if active:", *indented(inside)]
 
 
-def _sums(launch: Launch, statements: Statements) -> list[str]:
+def _sums(launch: Launch, statements: DeviceStatements) -> list[str]:
     """Sums over the terms of a row, and what is made of them."""
-    active = every(launch.conditions) if launch.conditions else ""
-    active = f"active and {active}" if active else "active"
-    body = statements.lines(launch.inner)
-    if launch.inner_conditions:
-        body = [f"if {every(launch.inner_conditions)}:", *indented(body)]
+    active = "active"
+    if launch.conditions:
+        active = f"active and {statements.all_hold(launch.conditions)}"
+    terms = _shared(launch.terms, inner_lines(launch, statements), statements)
     after = statements.lines(launch.after)
     return [
-        *(f"{total} = real(0)" for total in launch.sums),
+        *statements.zeros(launch.sums),
         f"if {active}:",
-        *indented([*statements.lines(launch.before), *_shared(launch.terms, body)]),
-        *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
+        *indented([*statements.lines(launch.before), *terms]),
+        *map(statements.reduced, launch.sums),
         *([f"if {active} and lane == 0:", *indented(after)] if after else []),
     ]
 
 
-def _softmax(softmax: Softmax, statements: Statements) -> list[str]:
+def _softmax(softmax: Softmax, statements: DeviceStatements) -> list[str]:
     """Softmax of a row, or its logsumexp."""
     source, target = statements.load(softmax.source), statements.load(softmax.target)
-    summed = f"power = math.exp({source} - largest)"
+    terms, call = softmax.terms, statements.call
+    summed = f"power = {call('math.exp', f'{source} - largest')}"
     kept = [f"{target} = power"] if softmax.normalised else []
-    largest = _shared(softmax.terms, [f"largest = real_maximum(largest, {source})"])
-    total = _shared(softmax.terms, [summed, *kept, "total += power"])
+    maximum = f"largest = {call('real_maximum', 'largest', source)}"
     if softmax.normalised:
-        last = ["if active:", *indented(_shared(softmax.terms, [f"{target} /= total"]))]
+        last = ["if active:", *indented(_shared(terms, [f"{target} /= total"], statements))]
     else:
-        last = ["if active and lane == 0:", f"    {target} = log_of_sum(largest, total)"]
+        last = [
+            "if active and lane == 0:",
+            f"    {target} = {call('log_of_sum', 'largest', 'total')}",
+        ]
     return [
-        "largest = real(-math.inf)",
+        f"largest = {call('real', '-math.inf')}",
         "if active:",
-        *indented(largest),
-        "largest = reduced(largest, lanes, shared, MAXIMUM)",
-        "total = real(0)",
+        *indented(_shared(terms, [maximum], statements)),
+        statements.reduced("largest", "MAXIMUM"),
+        *statements.zeros(["total"]),
         "if active:",
-        *indented(total),
-        "total = reduced(total, lanes, shared, SUM)",
+        *indented(_shared(terms, [summed, *kept, "total += power"], statements)),
+        statements.reduced("total"),
         *last,
     ]

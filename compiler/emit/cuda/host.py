@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,11 +17,10 @@ from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.imports import is_defined
-from derivatrix.compiler.emit.statements import choice_lines, coefficient
-from derivatrix.compiler.emit.texts import names_in
+from derivatrix.compiler.emit.statements import Printer
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
-from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.python_text import tuple_text
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
@@ -60,9 +59,10 @@ class HostFunction:
 
 @dataclass
 class Device:
-    """What the plans of a module become: kernels, by what they do, host functions, what can fail
+    """What the `plans` of a module become: kernels, by what they do, host functions, what can fail
     (in order), and the helper functions called, each "file.function"."""
 
+    plans: list[Plan] = field(default_factory=list)
     kernels: dict[KernelText, KernelText] = field(default_factory=dict)
     host_functions: list[HostFunction] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
@@ -73,7 +73,8 @@ class Device:
         for inner in inner_plans(plan):
             if host_name(inner) not in {each.name for each in self.host_functions}:
                 self.add(inner)
-        self.host_functions.append(_HostWriter(plan, self).text())
+        self.plans.append(plan)
+        self.host_functions.append(_HostWriter(plan, self).host_function())
 
     def entered(self, kernel: KernelText) -> str:
         """The name of a kernel, or of the one before that does the same."""
@@ -108,10 +109,15 @@ def counterpart(kernel: Kernel) -> str:
     return kernel
 
 
-class _HostWriter:
-    """Writes the host function of one plan."""
+class _HostWriter(Printer):
+    """The printer of the host function of one plan. As on a device, coefficients are infinite or
+    nan where Python's functions would raise."""
+
+    real = "np.float64"
+    library = "np"
 
     def __init__(self, plan: Plan, device: Device) -> None:
+        super().__init__()
         self._plan = plan
         self._device = device
         taken = [argument.local for argument in plan.arguments]
@@ -138,7 +144,7 @@ class _HostWriter:
             if any(name in set(names_read(other)) for other in nests if other is not nest)
         )
 
-    def text(self) -> HostFunction:
+    def host_function(self) -> HostFunction:
         plan = self._plan
         body = [line for step in plan.steps for line in self._step(step)]
         outputs = [buffer.name for _, buffer in plan.outputs]
@@ -148,18 +154,16 @@ class _HostWriter:
             host_name(plan),
             f"Launch the kernels that fill {made}.",
             ", ".join(["run", *names]),
-            [*self._sizes(body), *body] or ["pass"],
+            [*self._sizes(), *body] or ["pass"],
         )
 
-    def _sizes(self, body: Iterable[str]) -> list[str]:
+    def _sizes(self) -> list[str]:
         """The sizes that lines mention, from the arguments' shapes."""
-        names = names_in(body)
         lines: list[str] = []
         for size in reversed(self._plan.sizes):
-            if size.local in names:
+            if size.local in self.names:
                 axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]", integer=True)
-                lines.append(f"{size.local} = {index(size.value.xreplace({LENGTH: axis}))}")
-                names |= names_in(lines[-1:])
+                lines.append(f"{size.local} = {self.index(size.value.xreplace({LENGTH: axis}))}")
         return lines[::-1]
 
     def _step(self, step: Step) -> Iterator[str]:
@@ -183,21 +187,21 @@ class _HostWriter:
             case Call(_, kernel, arguments, failure):
                 path = counterpart(kernel)
                 self._device.helpers[path] = None
-                texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
+                texts = [self._operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
                 if failure:
                     texts.append(str(check(self._device.checks, failure)))
                 yield f"{kernel_name(path)}({', '.join(['run', *texts])})"
             case BlockCooperative(steps):
                 yield from self._block_cooperative(steps)
             case Choose(variants):
-                yield from choice_lines(variants, _called)
+                yield from self.choice(variants, _called)
             case Newton():
                 yield self._newton(step)
 
     def _made(self, buffer: Buffer) -> str:
         """A line that makes an array; Schur forms and their vectors are complex on devices."""
         kind = ", np.complex128" if buffer in self._complex else ""
-        return f"{buffer.name} = run.empty({_empty(buffer)}{kind})"
+        return f"{buffer.name} = run.empty({self._empty(buffer)}{kind})"
 
     # Nests
 
@@ -222,7 +226,7 @@ class _HostWriter:
                 buffer = statement.target.buffer
                 if buffer.role == "work" and buffer not in self._allocated:
                     self._allocated.add(buffer)
-                    yield f"{buffer.name} = run.empty({_empty(buffer)})"
+                    yield f"{buffer.name} = run.empty({self._empty(buffer)})"
 
     def _launch(self, launch: Launch) -> Iterator[str]:
         self._number += 1
@@ -230,7 +234,7 @@ class _HostWriter:
         device = self._device
         tiles = tiled(launch)
         made = device.entered(kernel_text(name, launch, tiles, device.checks))
-        points, given = index(count(launch.points)), self._given([launch])
+        points, given = self.index(count(launch.points)), self._given([launch])
         if not launch.terms:
             method, most = (
                 ("launch", THREADS[0]) if tiles is None else ("launch_samples", tiles.threads)
@@ -239,7 +243,7 @@ class _HostWriter:
             return
         self._use("shares", "sums")
         finish = device.entered(finish_text(f"{name}_finish", launch, device.checks))
-        form = f"{points}, {index(count(launch.terms))}, {launch.along}, {len(launch.sums)}"
+        form = f"{points}, {self.index(count(launch.terms))}, {launch.along}, {len(launch.sums)}"
         yield f"sums(run, {made}, {finish}, {form}, {given})"
 
     def _given(self, done: Sequence[Phase]) -> str:
@@ -248,7 +252,7 @@ class _HostWriter:
         arguments = [
             *(self._array(buffer) for buffer in found.buffers),
             *(f"run.constant({table}, np.int64)" for table in found.tables),
-            *found.sizes,
+            *map(self.named, found.sizes),
             *found.numbers,
             *(["run.failures"] if found.failures else []),
         ]
@@ -262,11 +266,11 @@ class _HostWriter:
         given = [self._reading(step) if isinstance(step, LoopNest) else step for step in steps]
         done = phases(given, self._fresh)
         rows = next(filter(None, map(reduced_rows, done)))
-        longest = index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
+        longest = self.index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
         made = self._device.entered(block_cooperative_text(name, done, rows, self._device.checks))
         self._use("shares", "row_by_row")
         self._use("shares", "each_row")
-        sizes = f"{index(count(rows))}, {longest}"
+        sizes = f"{self.index(count(rows))}, {longest}"
         yield f"if row_by_row({sizes}):"
         yield f"    each_row(run, {made}, {sizes}, {self._given(done)})"
         yield "else:"
@@ -284,9 +288,11 @@ class _HostWriter:
         self._use("blas", "gemm")
         stack = (product(tuple(extent for _, extent in step.batch)),) if step.batch else ()
         operands = (step.left, step.right, step.target)
-        left, right, target = (_operand(Operand(o.buffer, (*stack, *o.shape))) for o in operands)
+        left, right, target = (
+            self._operand(Operand(o.buffer, (*stack, *o.shape))) for o in operands
+        )
         texts = [
-            f"float({_host_number(step.coefficient)})",
+            f"float({self.coefficient(step.coefficient)})",
             *(left, repr(step.left_transposed), right, repr(step.right_transposed)),
             *("1.0" if step.accumulate else "0.0", target),
         ]
@@ -294,44 +300,35 @@ class _HostWriter:
 
     def _newton(self, step: Newton) -> str:
         self._use("newton", "newton")
-        operands = ", ".join(_operand(operand) for operand in step.arguments)
+        operands = ", ".join(self._operand(operand) for operand in step.arguments)
         texts = [
             "run",
             host_name(step.residual),
             host_name(step.jacobian),
             str(step.iterations),
             f"({operands},)",
-            _operand(step.target),
+            self._operand(step.target),
             str(check(self._device.checks, step.failure)) if step.failure else "-1",
         ]
         return f"newton({', '.join(texts)})"
 
+    def _empty(self, buffer: Buffer) -> str:
+        shape = self._shape(buffer.shape)
+        return f"{shape}, np.int32" if buffer.kind == "integer" else shape
 
-def _host_number(value: sympy.Expr) -> str:
-    """A coefficient of sizes; as on a device it is infinite or nan where Python would raise."""
-    return coefficient(value, "np.float64").replace("math.", "np.")
+    def _shape(self, shape: Sequence[sympy.Expr]) -> str:
+        return tuple_text([self.index(size) for size in shape] or ["1"])
+
+    def _operand(self, operand: Operand) -> str:
+        fixed = [self.index(part) for part in operand.index]
+        name = operand.buffer.name
+        text = f"run.part({', '.join([name, *fixed])})" if fixed else name
+        if operand.buffer.shape[len(fixed) :] == operand.shape:
+            return text
+        return f"{text}.reshape({self._shape(operand.shape)})"
 
 
 def _called(plan: Plan) -> str:
     names = [argument.local for argument in plan.arguments]
     names += [buffer.name for _, buffer in plan.outputs]
     return f"{host_name(plan)}({', '.join(['run', *names])})"
-
-
-def _empty(buffer: Buffer) -> str:
-    shape = _shape(buffer.shape)
-    return f"{shape}, np.int32" if buffer.kind == "integer" else shape
-
-
-def _shape(shape: Sequence[sympy.Expr]) -> str:
-    sizes = [index(size) for size in shape] or ["1"]
-    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-
-
-def _operand(operand: Operand) -> str:
-    fixed = [index(part) for part in operand.index]
-    name = operand.buffer.name
-    text = f"run.part({', '.join([name, *fixed])})" if fixed else name
-    if operand.buffer.shape[len(fixed) :] == operand.shape:
-        return text
-    return f"{text}.reshape({_shape(operand.shape)})"

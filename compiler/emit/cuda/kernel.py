@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import sympy
@@ -15,12 +15,10 @@ from derivatrix.compiler.emit.cuda.launches import Launch, Loops
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
-from derivatrix.compiler.emit.texts import names_in
-from derivatrix.compiler.ir import python_text
 from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.steps import Let, Name, Number, Statement
+from derivatrix.compiler.plan.steps import Let, Name, Number, Start, Statement
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, symbols
 from derivatrix.compiler.targets import cuda
 
@@ -47,27 +45,81 @@ AnyPhase = TypeVar("AnyPhase", bound=Phase)
 @dataclass(frozen=True)
 class KernelText:
     """A kernel: its name, what it computes, Numba's types of its parameters (`real` is the
-    precision of the run), their names, and its lines."""
+    precision of the run), their names, its lines, and the names that these read."""
 
     name: str
     summary: str
     signature: str
     parameters: str
     lines: tuple[str, ...]
+    names: frozenset[str] = field(compare=False)
 
 
 class DeviceStatements(Statements):
-    """Statements for a device. `checks`: what can fail in a call, in order."""
+    """The printer of a kernel for a device. `checks`: what can fail in a call, in order."""
 
+    functions = cuda.SPELLED
     nothing = "0"
     multiplied = True
 
     def __init__(self, checks: list[str]) -> None:
-        super().__init__(cuda.SPELLED)
+        super().__init__()
         self._checks = checks
 
     def raised(self, failure: str) -> list[str]:
         return [f"failures[{check(self._checks, failure)}] = 1"]
+
+    def call(self, name: str, *arguments: object) -> str:
+        """Print a call."""
+        return f"{self.named(name)}({', '.join(map(str, arguments))})"
+
+    def zeros(self, totals: Iterable[str]) -> list[str]:
+        """Print the starts of sums."""
+        return self.lines(map(Start, totals))
+
+    def reduced(self, total: str, by: str = "SUM") -> str:
+        """Print the combination of a scalar over the threads of a group."""
+        return f"{total} = {self.call('reduced', total, 'lanes', 'shared', self.named(by))}"
+
+    def strided_loop(
+        self, name: str, start: str, stop: str, step: str, body: Sequence[str]
+    ) -> list[str]:
+        """Print a loop over start, start + step, ... below stop. For such a range Numba divides 64
+        bits, and the compiler does not see that its numbers are not negative."""
+        return [
+            f"for turn in range({self.call('turns', start, stop, step)}):",
+            f"    {name} = {self.call('natural', f'{start} + turn * {step}')}",
+            *indented(body),
+        ]
+
+    def by_groups(self, items: str, body: Sequence[str]) -> list[str]:
+        """Print the loop over items, each a group of threads' of one block. All threads go through
+        all of the body, since they wait for each other there; `active`: whether their item is
+        one."""
+        return [
+            "lane = cuda.threadIdx.x & (lanes - 1)",
+            f"group = {self.call('quotient', 'cuda.threadIdx.x', 'lanes')}",
+            f"groups = {self.call('quotient', 'cuda.blockDim.x', 'lanes')}",
+            f"for first in range(cuda.blockIdx.x * groups, {items}, cuda.gridDim.x * groups):",
+            f"    item = {self.call('natural', 'first + group')}",
+            f"    active = item < {items}",
+            *indented(body),
+        ]
+
+    def decoded(self, number: str, loops: Loops) -> Iterator[str]:
+        """Print the indices of nested loops from the number of a round."""
+        for position in range(len(loops) - 1, 0, -1):
+            symbol, extent = loops[position]
+            rest = f"rest_{position - 1}" if position > 1 else str(loops[0][0])
+            yield f"{rest} = {self.call('quotient', number, self.index(extent))}"
+            yield f"{symbol} = {self.call('remainder', number, rest, self.index(extent))}"
+            number = rest
+        if len(loops) == 1:
+            yield f"{loops[0][0]} = {number}"
+
+    def all_hold(self, conditions: Iterable[Boolean]) -> str:
+        """Print the conjunction of conditions on sizes and indices."""
+        return self.index(sympy.And(*conditions))
 
 
 def check(checks: list[str], failure: str) -> int:
@@ -88,7 +140,7 @@ def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str
     else:
         lines = _points(named, statements)
     taken = SHARES if launch.terms else ()
-    return kernel(name, [launch], taken, [*used(factors, lines, statements), *lines])
+    return kernel(name, [launch], taken, [*statements.lines(factors), *lines], statements)
 
 
 def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
@@ -99,44 +151,47 @@ def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
-    terms = strided_loop("term", "lane", "splits", "lanes", added)
+    terms = statements.strided_loop("term", "lane", "splits", "lanes", added)
     lines = _sums(named, statements, terms, False)
-    return kernel(name, [launch], SHARES, [*used(factors, lines, statements), *lines])
-
-
-def used(factors: Sequence[Let], lines: Sequence[str], statements: Statements) -> list[str]:
-    """The lines of those factors that other lines read."""
-    names = names_in(lines)
-    return statements.lines([factor for factor in factors if factor.name in names])
+    read = set(names_read((named.before, named.after)))
+    factors = [factor for factor in factors if factor.name in read]
+    return kernel(name, [launch], SHARES, [*statements.lines(factors), *lines], statements)
 
 
 def kernel(
-    name: str, phases: Sequence[Phase], taken: Sequence[tuple[str, str]], lines: Sequence[str]
+    name: str,
+    phases: Sequence[Phase],
+    taken: Sequence[tuple[str, str]],
+    lines: Sequence[str],
+    statements: DeviceStatements,
 ) -> KernelText:
     """The kernel that does this in phases. taken: what it takes besides what these mention."""
     found = parameters(phases)
     typed = [*found.typed, *taken]
     real = next(buffer.name for buffer in found.buffers if buffer.kind == "real")
-    head = [f"real = {real}.dtype.type"] if any("real(" in line for line in lines) else []
+    head = [f"real = {real}.dtype.type"] if "real" in statements.names else []
     if taken:
-        head.append(f"shared = cuda.shared.array(THREADS, {real}.dtype)")
+        head.append(f"shared = cuda.shared.array({statements.named('THREADS')}, {real}.dtype)")
     return KernelText(
         name,
         "; ".join(dict.fromkeys(phase.comment for phase in phases)),
         ", ".join(kind for _, kind in typed),
         ", ".join(parameter for parameter, _ in typed),
         (*head, *lines),
+        frozenset(statements.names),
     )
 
 
-def _points(launch: Launch, statements: Statements) -> list[str]:
+def _points(launch: Launch, statements: DeviceStatements) -> list[str]:
     whole = (*launch.before, *launch.after)
     if not launch.points:
         return statements.lines(whole)
     same, each = lifted(whole, {symbol for symbol, _ in launch.points})
     first, body = statements.lines(same), statements.lines(each)
-    head = f"for turn in range(cuda.grid(1), {index(count(launch.points))}, cuda.gridsize(1)):"
-    place = ["point = natural(turn)", *decoded("point", launch.points)]
+    points = statements.index(count(launch.points))
+    place = [f"point = {statements.call('natural', 'turn')}"]
+    place += statements.decoded("point", launch.points)
+    head = f"for turn in range(cuda.grid(1), {points}, cuda.gridsize(1)):"
     return [*first, head, *indented([*place, *body])]
 
 
@@ -188,7 +243,7 @@ def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]
     return [Let(name.name, number) for number, name in named.items()], changed
 
 
-def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
+def _tiled(tiled: Tiled, statements: DeviceStatements) -> list[str]:
     """The lines of a kernel whose blocks copy their samples to shared memory and back."""
     launch, tiles = tiled.launch, tiled.tiles
     ((sample, samples),) = launch.points
@@ -198,14 +253,15 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
         for tile in tiles
     ]
     work = statements.lines((*launch.before, *launch.after))
+    stop = statements.index(samples)
     body = [
-        f"filled = min(cuda.blockDim.x, {index(samples)} - first)",
-        *(line for tile in tiles if tile.loaded for line in _copied(tile, "{0} = {1}")),
+        f"filled = min(cuda.blockDim.x, {stop} - first)",
+        *(line for tile in tiles if tile.loaded for line in _copied(tile, statements)),
         "cuda.syncthreads()",
         "if thread < filled:",
-        *indented([f"{sample} = natural(first + thread)", *work]),
+        *indented([f"{sample} = {statements.call('natural', 'first + thread')}", *work]),
         "cuda.syncthreads()",
-        *(line for tile in tiles if tile.stored for line in _copied(tile, "{1} = {0}")),
+        *(line for tile in tiles if tile.stored for line in _copied(tile, statements, back=True)),
     ]
     if any(tile.stored for tile in tiles):
         body.append("cuda.syncthreads()")
@@ -213,37 +269,39 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
     return [
         *arrays,
         "thread = cuda.threadIdx.x",
-        f"for first in range(cuda.blockIdx.x * cuda.blockDim.x, {index(samples)}, {step}):",
+        f"for first in range(cuda.blockIdx.x * cuda.blockDim.x, {stop}, {step}):",
         *indented(body),
     ]
 
 
-def _copied(tile: Tile, form: str) -> list[str]:
-    """A loop over the entries of a tile and of the array, as they lie in the latter's memory."""
+def _copied(tile: Tile, statements: DeviceStatements, back: bool = False) -> list[str]:
+    """A loop that copies the entries of the array to a tile, as they lie in the array's memory, or
+    back."""
     axes = [(sympy.Symbol(f"at_{axis}"), sympy.Integer(n)) for axis, n in enumerate(tile.shape)]
     indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
-    return [
-        *strided_loop(
-            *("entry", "thread", f"filled * {tile.entries}", "cuda.blockDim.x"),
-            [
-                f"sample = quotient(entry, {tile.entries})",
-                f"place = remainder(entry, sample, {tile.entries})",
-                *decoded("place", tuple(axes)),
-                form.format(f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"),
-            ],
-        ),
-    ]
+    target, source = f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"
+    return statements.strided_loop(
+        *("entry", "thread", f"filled * {tile.entries}", "cuda.blockDim.x"),
+        [
+            f"sample = {statements.call('quotient', 'entry', tile.entries)}",
+            f"place = {statements.call('remainder', 'entry', 'sample', tile.entries)}",
+            *statements.decoded("place", tuple(axes)),
+            f"{source} = {target}" if back else f"{target} = {source}",
+        ],
+    )
 
 
-def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: bool) -> list[str]:
+def _sums(
+    launch: Launch, statements: DeviceStatements, terms: Sequence[str], first: bool
+) -> list[str]:
     """The lines of a kernel in which threads share sums. first: each item is a part of the terms of
     a point; else it is a point, and what is added are the parts."""
     inside = indented([*statements.lines(launch.before), *terms])
-    place = ["point = quotient(item, splits)"] if first else ["point = item"]
-    place += decoded("point", launch.points)
+    point = statements.call("quotient", "item", "splits") if first else "item"
+    place = [f"point = {point}", *statements.decoded("point", launch.points)]
     after = statements.lines(launch.after)
     if launch.conditions:
-        place.append(f"active = {every(launch.conditions)}")
+        place.append(f"active = {statements.all_hold(launch.conditions)}")
         inside = [*indented(place), "if active:", *inside]
     else:
         inside = [*indented(place), *inside]
@@ -252,31 +310,17 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
             f"partial[{_part(number)}item] = {total}" for number, total in enumerate(launch.sums)
         ]
         after = ["if splits > 1:", *indented(parts), "else:", *indented(after or ["pass"])]
-    points = index(count(launch.points))
+    points = statements.index(count(launch.points))
     body = [
-        *(f"{total} = real(0)" for total in launch.sums),
+        *statements.zeros(launch.sums),
         "if active:",
         *inside,
-        *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
+        *map(statements.reduced, launch.sums),
         "if active and lane == 0:",
         *indented(after or ["pass"]),
     ]
     items = f"items = {points} * splits" if points != "1" else "items = splits"
-    return [items, *by_groups("items" if first else points, body)]
-
-
-def by_groups(items: str, body: Sequence[str]) -> list[str]:
-    """The loop over items, each a group of threads' of one block. All threads go through all of the
-    body, since they wait for each other there; `active`: whether their item is one."""
-    return [
-        "lane = cuda.threadIdx.x & (lanes - 1)",
-        "group = quotient(cuda.threadIdx.x, lanes)",
-        "groups = quotient(cuda.blockDim.x, lanes)",
-        f"for first in range(cuda.blockIdx.x * groups, {items}, cuda.gridDim.x * groups):",
-        "    item = natural(first + group)",
-        f"    active = item < {items}",
-        *indented(body),
-    ]
+    return [items, *statements.by_groups("items" if first else points, body)]
 
 
 def _part(number: int) -> str:
@@ -284,54 +328,28 @@ def _part(number: int) -> str:
     return f"{number} * items + " if number > 1 else "items + " if number else ""
 
 
-def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
+def _shared_terms(launch: Launch, statements: DeviceStatements) -> list[str]:
     """The loop of a thread over its share of the terms of a point."""
-    terms = index(count(launch.terms))
+    terms = statements.index(count(launch.terms))
+    body = [*statements.decoded("term", launch.terms), *inner_lines(launch, statements)]
+    return [
+        f"start = {statements.call('remainder', 'item', 'point', 'splits')} * lanes + lane",
+        "step = splits * lanes",
+        *statements.strided_loop("term", "start", terms, "step", body),
+    ]
+
+
+def inner_lines(launch: Launch, statements: DeviceStatements) -> list[str]:
+    """What is done for each term of a sum."""
     body = statements.lines(launch.inner)
     if launch.inner_conditions:
-        body = [f"if {every(launch.inner_conditions)}:", *indented(body)]
-    return [
-        "start = remainder(item, point, splits) * lanes + lane",
-        "step = splits * lanes",
-        *strided_loop("term", "start", terms, "step", [*decoded("term", launch.terms), *body]),
-    ]
-
-
-def strided_loop(name: str, start: str, stop: str, step: str, body: Sequence[str]) -> list[str]:
-    """A loop over start, start + step, ... below stop. For such a range Numba divides 64 bits, and
-    the compiler does not see that its numbers are not negative."""
-    return [
-        f"for turn in range(turns({start}, {stop}, {step})):",
-        f"    {name} = natural({start} + turn * {step})",
-        *indented(body),
-    ]
-
-
-def index(expression: sympy.Basic) -> str:
-    """Arithmetic of sizes and loop indices, in kernels."""
-    return python_text.index(expression, multiplied=True)
+        return [f"if {statements.all_hold(launch.inner_conditions)}:", *indented(body)]
+    return body
 
 
 def count(loops: Loops) -> sympy.Expr:
     """The rounds of nested loops."""
     return product(tuple(extent for _, extent in loops))
-
-
-def decoded(number: str, loops: Loops) -> Iterator[str]:
-    """The indices of nested loops from the number of a round."""
-    for position in range(len(loops) - 1, 0, -1):
-        symbol, extent = loops[position]
-        rest = f"rest_{position - 1}" if position > 1 else loops[0][0]
-        yield f"{rest} = quotient({number}, {index(extent)})"
-        yield f"{symbol} = remainder({number}, {rest}, {index(extent)})"
-        number = str(rest)
-    if len(loops) == 1:
-        yield f"{loops[0][0]} = {number}"
-
-
-def every(conditions: Iterable[Boolean]) -> str:
-    """Whether all conditions hold."""
-    return index(sympy.And(*conditions))
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
-from derivatrix.compiler.emit.texts import call_lines, literal, names_in
+from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
@@ -31,7 +31,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     for function in module.functions:
         device.add(function.plan)
     kernels = list(device.kernels.values())
-    imports = _imports(device, names_in(line for kernel in kernels for line in kernel.lines))
+    imports = _imports(device, set().union(*(kernel.names for kernel in kernels)))
     named = tuples(module.functions)
     if named:
         imports.require("collections", "namedtuple")
@@ -50,7 +50,9 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
             for function in module.functions
         ],
     )
-    check_names(module, text, imports.names, constants)
+    names = [*named, "KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
+    names += [function.name for function in device.host_functions]
+    check_names(module, imports, device.plans, names)
     return text, imports.files
 
 
