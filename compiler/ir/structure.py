@@ -117,6 +117,8 @@ def _facts_of_einsum(node: ir.Einsum) -> frozenset[str]:
         products = (Product.of(node), _spliced(node))
         if any(_is_semidefinite(product, row, column) for product in products):
             result |= {"psd"}
+    if "psd" in result and _is_definite_kronecker(node, row, column):
+        result |= {"spd"}
     return result
 
 
@@ -185,6 +187,29 @@ def _diagonal_facts(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
         return frozenset({"psd", "spd"})
     is_nonnegative = node.coefficient.is_nonnegative and is_nonnegative_product(renamed)
     return frozenset({"psd"} if is_nonnegative else ())
+
+
+def _is_definite_kronecker(node: ir.Einsum, row: int, column: int) -> bool:
+    """Whether a semidefinite matrix is A ⊗ B ⊗ ... with definite matrices, times positive weights:
+    each label that is merged into the row is that of the column, or linked with it by one."""
+    merges = {labels[0]: (n, labels[1:]) for n, labels in node.factors if isinstance(n, ir.Reshape)}
+    pairs, unmerged, merged = [(row, column)], set(), set()
+    for one, other in pairs:
+        if one in merges and other in merges and merges[one][0] is merges[other][0]:
+            pairs += zip(merges[one][1], merges[other][1], strict=True)
+            merged |= {one, other}
+        else:
+            unmerged.add(frozenset({one, other}))
+    linked = {pair for pair in unmerged if len(pair) == 1}
+    weights = []
+    for factor, labels in node.factors:
+        if "spd" in facts(factor) and frozenset(labels) in unmerged:
+            linked.add(frozenset(labels))
+        elif not isinstance(factor, ir.Reshape) or labels[0] not in merged:
+            weights.append(factor)
+    return (
+        linked == unmerged and bool(node.coefficient.is_positive) and all(map(is_positive, weights))
+    )
 
 
 def _is_semidefinite(product: Product, row: int, column: int) -> bool:
