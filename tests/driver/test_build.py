@@ -147,6 +147,7 @@ def test_the_text_holds_no_path_and_is_the_same_everywhere(built, tmp_path):
         place.mkdir()
         command = ["-m", "derivatrix.compiler.cli", "build", str(file), "-o", "out", "--no-verify"]
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        environment["DERIVATRIX_CACHE"] = str(place / "cache")  # else both find one text
         subprocess.run([sys.executable, *command], cwd=place, env=environment, check=True)
         found = snapshot(place / "out")
         assert b"    \"double\": '../../functions.py',\n" in found.pop("__init__.py")
@@ -319,7 +320,7 @@ def test_verification_that_breaks_off_names_the_module(tmp_path, monkeypatch):
     assert snapshot(tmp_path) == {}
 
 
-def test_many_functions_are_derived_by_several_processes(tmp_path):
+def test_many_functions_are_derived_by_several_processes(tmp_path, forgotten):
     """They give the same modules; what other processes do not know is derived here."""
     X = dx.matrix("X", n, n)
     unknown = dx.Array(Apply(replace(OPERATIONS["expm"], name="odd"), ((X.node, ()),)))
