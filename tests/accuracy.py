@@ -36,26 +36,40 @@ POINTS = 5
 SMALLEST = 1e-6
 """The smallest singular value of badly conditioned matrices."""
 PAGE = ROOT / "docs" / "developers" / "accuracy.md"
-HEADER = """# How exact the kernels are
+HEADER = """# Accuracy of the kernels
 
-Errors in units of the last place of the largest entry (float64), against 50 digits: the median and
-the largest of {points} points, for 4 by 4 matrices. "Ours" are the generated kernels, "NumPy" is
-what NumPy and SciPy give, "JAX" what JAX makes of the same text, "-" where it has no such function
-or derivative, or none that is finite. At well conditioned points matrices are random, or positive
-definite, dominated by their diagonal or such where the operation asks for it; at badly conditioned
-ones their singular values go from 1 to 1e-6. There errors grow with the condition number, in any
+Errors in units in the last place of the largest entry (float64), against 50 digits. Each cell has
+the median and the largest error of {points} points, for 4 by 4 matrices.
+
+- "ours": the generated kernels.
+- "NumPy": NumPy and SciPy.
+- "JAX": JAX's evaluation of the same text.
+- "-": no such function or derivative, or none that is finite.
+
+At well conditioned points ("good"), matrices are random; where the operation needs it, they are
+positive definite or dominated by their diagonal. At badly conditioned points ("bad"), their
+singular values go from 1 to 1e-6. There, errors grow with the condition number, in every
 implementation. `python -m tests.accuracy --write` makes this page.
 
-Where ours are worse, by a factor of up to ten: `solve_discrete_lyapunov` (by a Schur form, where
-SciPy solves small equations directly, which takes n^6 operations), `adjugate` of badly conditioned
-matrices (by the inverse, where the singular values would lose fewer places), and functions of small
-matrices as `cosm`. Derivatives of `adjugate_derivative`, third ones of determinants, multiply
-inverses: at badly conditioned matrices they lose three places more than JAX's. Derivatives of `svd`
-and `eig` lose places where singular values or eigenvalues are near each other, as their condition
-says. JAX's derivative of `det` is 25 times nearer at badly conditioned matrices (it solves for the
-cofactors with the factors of the matrix, where ours multiply the inverse by the determinant), those
-of singular vectors two to five times at well conditioned ones, whose smallest gaps decide; ours of
-`pinv` and `cholesky` are nearer.
+Ours are worse, by a factor of up to ten, for:
+
+- `solve_discrete_lyapunov`: ours uses a Schur form; SciPy solves small equations directly, which
+  takes n^6 operations;
+- `adjugate` of badly conditioned matrices: ours uses the inverse; the singular values would lose
+  fewer digits;
+- functions of small matrices such as `cosm`.
+
+Derivatives:
+
+- `adjugate_derivative` (third derivatives of determinants) multiplies inverses. At badly
+  conditioned matrices it loses three digits more than JAX's.
+- `svd` and `eig` lose digits where singular values or eigenvalues are close, as their condition
+  numbers say.
+- `det` at badly conditioned matrices: JAX's error is 25 times smaller. JAX solves for the
+  cofactors with the factors of the matrix; ours multiplies the inverse by the determinant.
+- Singular vectors at well conditioned matrices: JAX's errors are two to five times smaller. The
+  smallest gaps decide.
+- `pinv` and `cholesky`: our errors are smaller.
 
 """
 COLUMNS = (
