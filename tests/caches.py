@@ -4,6 +4,9 @@ behind."""
 import sys
 from functools import _lru_cache_wrapper
 
+import pytest
+
+from derivatrix.compiler.driver import derivation_cache
 from derivatrix.compiler.ir import divided_differences
 
 
@@ -14,3 +17,9 @@ def forget() -> None:
             for value in [*vars(module).values()]:
                 if isinstance(value, _lru_cache_wrapper):
                     value.cache_clear()
+
+
+def derive_always(patch: pytest.MonkeyPatch) -> None:
+    """Derive every function anew, and keep no text of a module on disk."""
+    patch.setattr(derivation_cache, "cached_module", lambda function, target: None)
+    patch.setattr(derivation_cache, "keep_module", lambda module: None)

@@ -49,11 +49,9 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.fixture
 def forgotten(monkeypatch):
     """Nothing that a planted fault has led to is kept, nor what was right before."""
-    from derivatrix.compiler.driver import derivation_cache
-    from tests.caches import forget
+    from tests.caches import derive_always, forget
 
-    monkeypatch.setattr(derivation_cache, "cached_module", lambda function, target: None)
-    monkeypatch.setattr(derivation_cache, "keep_module", lambda module: None)
+    derive_always(monkeypatch)
     forget()
     yield
     forget()

@@ -28,6 +28,7 @@ from derivatrix.runtime.adapters.scipy import objective
 from derivatrix.runtime.load import import_name
 from derivatrix.runtime.workers import Crash, Workers
 from tests import ROOT
+from tests.caches import derive_always
 from tests.driver.test_packaging import WITHOUT
 from tests.packages import package_of, support_of
 
@@ -82,6 +83,7 @@ def spoil(monkeypatch):
         text = "\n_right = value\n\n\ndef value(*a, out=None):\n    return _right(*a) * 1.0001\n"
         return replace(generated, text=generated.text + text)
 
+    derive_always(monkeypatch)
     monkeypatch.setattr(building, "generate", wrong)
 
 

@@ -19,6 +19,7 @@ from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, load, parallel
 from derivatrix.runtime.errors import DeclarationError
 from tests import ROOT
+from tests.caches import derive_always
 from tests.cases import STAGE_TEXTS
 from tests.driver.test_build import snapshot, spoil
 from tests.driver.test_packaging import WITHOUT
@@ -612,6 +613,7 @@ def test_the_process_of_a_command_ends_with_it(tmp_path, number):
 
 
 def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):
+    derive_always(monkeypatch)
     verified = []
 
     def verify(module, **options):

@@ -23,7 +23,7 @@ from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.nodes import Apply, Node, Sum, einsum, topological
 from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.operations import OPERATIONS
-from tests.caches import forget
+from tests.caches import derive_always, forget
 from tests.identities import IDENTITIES, Identity
 
 Found = tuple[str, bool | None]
@@ -80,6 +80,7 @@ def passes(identity: Identity, plant: Plant, folder: Path) -> bool | None:
     forget()
     right = generate(function_of(identity)).text
     with pytest.MonkeyPatch.context() as patch:
+        derive_always(patch)
         plant(patch)
         forget()
         try:
