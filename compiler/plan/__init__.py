@@ -42,7 +42,7 @@ MAX_STRAIGHT_STATEMENTS = 400
 likelihood of three dimensions, 448 statements, 4.6 s and 3.5 µs; by loops 2.1 s and 3.8 µs."""
 
 Join = Callable[[Sequence[Step]], Sequence[Step]]
-"""What makes fewer steps of many: `fuse`, or a target's own way."""
+"""A pass that merges steps: `fuse`, or a target's own pass."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _usual(
 
 
 class _Frame:
-    """What a kernel is, apart from its steps: names, parameters, outputs and sizes."""
+    """The parts of a kernel besides its steps: names, parameters, outputs and sizes."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class _Frame:
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:
-    """What is known of a node: from before its product was made pairwise, and as it is now."""
+    """Return the facts known of `node`, before and after its product was made pairwise."""
     return structure.get(node, frozenset()) | facts(node)
 
 

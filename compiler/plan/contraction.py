@@ -205,7 +205,7 @@ class _OpenProduct:
 
 
 def _moves(node: ir.Node) -> bool:
-    """Whether a structural factor reshapes or gathers."""
+    """Return whether a structural factor reshapes or gathers."""
     return isinstance(node, ir.Reshape | ir.Vech | ir.Gather)
 
 

@@ -24,7 +24,7 @@ MOST_PERMUTED = 4
 INVERSE = "inv"
 
 Numbers = Callable[[sympy.Expr], float]
-"""What sizes are taken to be."""
+"""A function from a symbolic size to the number assumed for it."""
 
 
 class ContractionOrder:
@@ -106,7 +106,7 @@ class ContractionOrder:
         return {*ir.labels_of(f for n, f in enumerate(self.factors) if mask >> n & 1)}
 
     def _connected(self, mask: int) -> bool:
-        """Whether the factors of a subset hang together by labels that it sums over."""
+        """Return whether contracted labels connect all factors of the subset `mask`."""
         summed = self._union(mask) - self._labels(mask)
         pending = [n for n in range(len(self.factors)) if mask >> n & 1]
         reached = set(self.factors[pending.pop()][1]) & summed
@@ -158,7 +158,7 @@ class ContractionOrder:
         return steps
 
     def _growth(self, left: int, right: int) -> float:
-        """How many more numbers a product has than its two factors."""
+        """Count the entries of the product minus the entries of its two factors."""
         return self._numbers_of(left | right) - self._numbers_of(left) - self._numbers_of(right)
 
     def _numbers_of(self, mask: int) -> float:
@@ -173,7 +173,7 @@ class ContractionOrder:
         return flops + written + self._inversion(left, right) + self._inversion(right, left)
 
     def _triangular(self, mask: int) -> bool:
-        """Whether a subset's product is known to be triangular, so that zeros are left out."""
+        """Return whether the product of `mask` is known triangular, so that zeros are skipped."""
         if not self._triangles:
             return False
         single = mask.bit_count() == 1

@@ -1,4 +1,4 @@
-"""How entries grow with the inputs, roughly: which factors of a product are large together."""
+"""Rough growth of entries with the inputs: which factors of a product are large together."""
 
 from __future__ import annotations
 

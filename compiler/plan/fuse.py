@@ -200,7 +200,7 @@ def _around(
 
 
 def _is_vectorised(loop: Loop) -> bool:
-    """Whether a loop computes functions that are vectorised, which is worth a loop of their own."""
+    """Return whether `loop` calls vectorised functions, which merit a loop of their own."""
     return any(each.operator in cpu.SCALARS for each in operations(loop))
 
 

@@ -32,7 +32,7 @@ class Binding:
     divided: bool = False
 
     def with_loop(self, label: int) -> Binding:
-        """The same, with a label that is a loop index itself."""
+        """Return a copy of this binding in which `label` is a further loop index."""
         indices = {**self.indices, label: index_symbol(label)}
         loops, conditions = [*self.loops, label], [*self.conditions]
         return replace(self, indices=indices, loops=loops, conditions=conditions)

@@ -10,7 +10,7 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test, Whole
 
 CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)
-"""How tightly texts bind, the loosest first."""
+"""Precedence of operators in infix texts, the loosest first."""
 COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 CHAINS = {"mul": (" * ", MULTIPLY), "and": (" and ", AND), "or": (" or ", OR)}
 

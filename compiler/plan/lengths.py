@@ -27,7 +27,7 @@ ONE = Number(sympy.S.One)
 
 
 def is_beyond_range(square: Scalar) -> Operate:
-    """Whether numbers with this sum of squares have to be scaled."""
+    """Return whether numbers with this sum of squares have to be scaled."""
     return Operate("ne", (Operate("scaled", (ONE, square)), ONE))
 
 

@@ -71,7 +71,7 @@ class View:
         return self.ordered(range(len(self.buffer.shape)))
 
     def ordered(self, order: Sequence[int]) -> bool:
-        """Whether the axes come in this order (axis numbers) in memory."""
+        """Return whether the axes come in this order (axis numbers) in memory."""
         return not self.local and self.axes == tuple(map(order.index, range(len(order))))
 
 
@@ -328,7 +328,7 @@ class Nest:
         return [Loop(index, extent, self._reduced[depth - 1], tuple(inside))]
 
     def _level(self, depth: int, body: list[Statement]) -> list[Statement]:
-        """What stands inside `depth` loops: the values known there, then `body`."""
+        """Return the statements inside `depth` loops: the values known there, then `body`."""
         inside = [*self._lets[depth], *body]
         if not self._guards[depth]:
             return inside
@@ -341,7 +341,7 @@ class Nest:
         return max((self._position.get(symbol, 0) for symbol in symbols), default=0)
 
     def _depth(self, value: int) -> int:
-        """How many loops a value depends on, counted from the outermost."""
+        """Count the loops that a value depends on, from the outermost."""
         depth = 0
         for number in self._builder.below(value):
             _, payload, _ = self._scalars.entries[number]
@@ -396,7 +396,7 @@ class Nest:
         return renamed(load, self._renames)
 
     def comment(self, accumulate: bool) -> str:
-        """What the nest computes, in index notation."""
+        """Write the nest's result in index notation."""
         self._named.clear()
         place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
         written = self._mentions(self._value) <= 90
@@ -411,7 +411,7 @@ class Nest:
         return f"{place} {'+=' if accumulate else '='} {value}"
 
     def _mentions(self, value: int) -> int:
-        """How many loads and numbers there are in the value, written out."""
+        """Count the loads and numbers in the value when it is written out."""
         counts: dict[int, int] = {}
         for number in self._builder.below(value):
             children = self._scalars.entries[number][2]

@@ -37,7 +37,7 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def entries(plan: Plan) -> sympy.Expr:
-    """How many numbers its arguments, results and work arrays are."""
+    """Count the entries of the plan's arguments, results and work arrays."""
     shapes = [argument.shape for argument in plan.arguments]
     shapes += [buffer.shape for _, buffer in plan.outputs]
     for made in plan.variants[:1] or [plan]:

@@ -1,4 +1,4 @@
-"""How large symbolic sizes are taken to be where a choice depends on them."""
+"""Numbers assumed for symbolic sizes where a choice depends on them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cache
 import sympy
 
 SYMBOLIC = 100
-"""What a symbolic size is taken to be."""
+"""The number assumed for a symbolic size."""
 BATCH = 1000
-"""What the number of samples in a batch is taken to be."""
+"""The number of samples assumed for a batch."""
 SMALL = 8
 """The largest size for which loops beat BLAS."""
 LARGE = sympy.Integer(3000)
@@ -33,7 +33,7 @@ def at_large(polynomial: sympy.Expr) -> sympy.Expr:
 
 
 def is_small(size: sympy.Expr) -> bool:
-    """Whether loops beat a BLAS call along an axis of this size."""
+    """Return whether loops beat a BLAS call along an axis of this size."""
     return bool(size.is_Integer and size <= SMALL)
 
 

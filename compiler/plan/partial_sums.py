@@ -95,7 +95,7 @@ def _redirected(body: tuple[Statement, ...], array: Buffer) -> tuple[Statement, 
 
 
 def _added(vector: Buffer, array: Buffer) -> LoopNest:
-    """What adds up the threads' sums."""
+    """Add up the threads' partial sums: vector[i] += Σ_t array[t, i]."""
     store = Store(Load(vector, (ROW,)), Load(array, (OTHER, ROW)), True)
     entries = Loop(ROW, vector.shape[0], False, (store,))
     comment = f"{vector.name}[row] = sum[other] {array.name}[other, row]"

@@ -42,7 +42,7 @@ def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bo
 
 
 def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[_Uses]]:
-    """What can be done before the first step, and what has to come after it."""
+    """Split the steps `between` into those that can run before `first` and those after it."""
     free: list[_Uses] = []
     bound = [first]
     for uses in between:
@@ -51,7 +51,7 @@ def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[
 
 
 def _are_ordered(first: _Uses, second: _Uses) -> bool:
-    """Whether one step needs to be done before the other."""
+    """Return whether one step needs to be done before the other."""
     return not (
         first.made.isdisjoint(second.read)
         and first.written.isdisjoint(second.touched)

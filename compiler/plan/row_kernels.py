@@ -47,7 +47,7 @@ BARRIER = 100_000
 WRITTEN = 2
 """The weight of an operation whose result goes to memory, against those of `Parts`."""
 SHARE = ("part", "parts")
-"""What kernels for a share of the rows are given: which share, and of how many."""
+"""Parameters of a kernel for a share of the rows: its number, and the number of shares."""
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
@@ -112,7 +112,7 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
 
 
 def _needed(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
-    """Whether other nests need what a nest makes besides outputs."""
+    """Return whether other nests need what a nest makes besides outputs."""
     made = {*names_made(nest)}
     others = (other for other in nests if other is not nest)
     return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)

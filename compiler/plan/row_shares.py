@@ -61,7 +61,7 @@ def divisible(step: Step, shared: set[Buffer]) -> bool:
 
 
 def _by_rows(statement: Statement) -> bool:
-    """Whether all that a statement writes is within loops over rows."""
+    """Return whether all that a statement writes is within loops over rows."""
     match statement:
         case Let() | Start() | Accumulate():
             return True
@@ -73,7 +73,7 @@ def _by_rows(statement: Statement) -> bool:
 
 
 def writes_rows(loop: Loop) -> bool:
-    """Whether the rounds of a loop write a row each, or to what is the thread's own."""
+    """Return whether the rounds of a loop write a row each, or to what is the thread's own."""
     places = [load for load, is_written in accesses(loop.body) if is_written]
     rows_only = all(is_own(load, loop) for load in places)
     return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_made(loop.body)}

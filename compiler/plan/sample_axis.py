@@ -54,12 +54,12 @@ def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
 
 
 def is_sum_over(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Whether its entries are sums over the samples."""
+    """Return whether its entries are sums over the samples."""
     return isinstance(node, ir.Einsum) and samples in node.sizes[node.ndim :]
 
 
 def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Whether the number of samples is a number in what it computes."""
+    """Return whether the number of samples is a number in what it computes."""
     match node:
         case ir.Einsum():
             return samples in node.coefficient.free_symbols

@@ -28,13 +28,13 @@ from derivatrix.compiler.plan.sample_axis import (
 from derivatrix.compiler.plan.steps import Plan, Sums
 
 REUSE = 20
-"""How many operations on each number read make a copy of it with the samples last worth it."""
+"""Operations per number read above which a batch-last copy of it pays."""
 READ = 2
 """The weight of an operation, with the numbers that it takes from memory."""
-STEP = 1500
-"""How many operations a step takes as long as, for few samples."""
-LEAST_COLUMNS = 64
-"""How many samples loops along them need."""
+STEP_OVERHEAD_OPS = 1500
+"""Fixed cost of one plan step, in scalar operations."""
+MIN_SAMPLES_BATCH_LAST = 64
+"""Fewest samples for which the batch-last layout is used."""
 Named = tuple[str, ir.Node]
 
 
@@ -98,8 +98,8 @@ def _sums(
         alone=tuple(not own for own, _ in split.values()),
         work=rounded(each),
         entries=entries(part).coeff(length, 1),
-        fixed=rounded(once) + most * STEP * len((part.variants or (part,))[0].steps),
-        least=LEAST_COLUMNS if columns else 1,
+        fixed=rounded(once) + most * STEP_OVERHEAD_OPS * len((part.variants or (part,))[0].steps),
+        least=MIN_SAMPLES_BATCH_LAST if columns else 1,
         products=most and not columns,
     )
 

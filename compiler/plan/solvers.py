@@ -1,4 +1,4 @@
-"""Which helper kernels factorise, solve and invert, by what is known of the matrix."""
+"""Choice of the helper kernels that factorise, solve and invert, by the matrix's known facts."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Requirement = tuple[int, str, str]
 
 
 class TooLarge(Exception):
-    """What is asked for is not to be written out."""
+    """A refusal of straight-line code: too long, costly to repeat, or of an unsupported form."""
 
 
 class StraightLine:
@@ -99,7 +99,7 @@ class StraightLine:
         return any(self._sample in index.free_symbols for index in load.indices)
 
     def _classify(self, number: int) -> None:
-        """Whether a value depends on the sample, and after how many loops it is known."""
+        """Record whether a value depends on the sample, and after how many loops it is known."""
         operator, payload, _ = self._entries[number]
         children = self._children(number)
         stage = max((self._stage[child] for child in children), default=0)

@@ -174,7 +174,7 @@ class _Entries:
         return self.scalars.length(total, parts)
 
     def _totals(self, value: int) -> set[bool]:
-        """Whether the terms of a value are sums over the samples."""
+        """Collect, over the terms of a value, whether they are sums over the samples."""
         operator, _, children = self.scalars.entries[value]
         if operator == "mul":
             children = tuple(c for c in children if self.scalars.constant(c) is None)
@@ -210,7 +210,7 @@ class _Entries:
         return self.scalars.product([self.scalars.operate("total", value)], node.coefficient)
 
     def varies(self, value: int) -> bool:
-        """Whether a value depends on the sample."""
+        """Return whether a value depends on the sample."""
         if value not in self._varying:
             operator, payload, children = self.scalars.entries[value]
             if isinstance(payload, Load):

@@ -39,7 +39,7 @@ def is_elementwise(node: ir.Node) -> bool:
 
 
 def is_summed_length(node: ir.Node) -> bool:
-    """Whether a node is the length of what loops sum up, which other loops may do again."""
+    """Return whether a node is the length of what loops sum up, which other loops may do again."""
     return isinstance(node, ir.Map) and node.expression == LENGTH and _is_summed(node.arguments[0])
 
 
@@ -83,7 +83,7 @@ def _cheap_to_repeat(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.No
 
     @cache
     def volume(node: ir.Node) -> float:
-        """That of the largest stored node that it is made of."""
+        """Return the loop points of the largest stored node below `node`."""
         parts = (_volume(c) if c in found else volume(c) for c in node.children)
         return max(parts, default=_volume(node))
 
@@ -193,7 +193,7 @@ def orders_in_memory(
 
 
 def _multiplies(node: ir.Node) -> bool:
-    """Whether a node is a product of matrices, and a matrix itself."""
+    """Return whether a node is a product of matrices, and a matrix itself."""
     return node.ndim == 2 and product_groups(node) is not None
 
 

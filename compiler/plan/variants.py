@@ -19,15 +19,15 @@ from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.plan.sums_of_contractions import joined, work
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
-"""What sizes are taken to be, in all combinations, to find the variants."""
-MOST_SIZES = 4
-"""Where there are more sizes, only one at a time is taken to be small or large."""
+"""Numbers assumed for sizes, in all combinations, to find the variants."""
+MAX_COMBINED_SIZES = 4
+"""Most sizes varied in all combinations; of more, one at a time is small or large."""
 GAIN = 2.0
-"""A variant has to be so much cheaper than the others at some combination."""
-MOST_VARIANTS = 3
-"""How many orders a kernel has at most."""
-MOST_TERMS = 80
-"""Larger kernels have one order: deriving others takes long, and so does compiling them."""
+"""Ratio of costs by which a variant must beat the others at some combination of sizes."""
+MAX_VARIANTS = 3
+"""Most contraction orders, and so variants, that a kernel has."""
+MAX_TERMS = 80
+"""Most cost terms of a kernel with several orders, which take long to derive and compile."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
     """The orders worth having, that for usual sizes first."""
     chosen = [_variant(roots, nominal)]
     sizes = _sizes(roots)
-    if len(sizes) < 2 or not 0 < len(chosen[0].terms) <= MOST_TERMS:
+    if len(sizes) < 2 or not 0 < len(chosen[0].terms) <= MAX_TERMS:
         return chosen
     assumed = [_numbers(values) for values in _combinations(sizes)]
     candidates = {candidate.nodes: candidate for candidate in (_variant(roots, n) for n in assumed)}
-    while len(chosen) < MOST_VARIANTS:
+    while len(chosen) < MAX_VARIANTS:
         gains = [
             (min(own.cost(numbers) for own in chosen) / candidate.cost(numbers), candidate)
             for numbers in assumed
@@ -98,7 +98,7 @@ def _sizes(roots: Sequence[ir.Node]) -> list[sympy.Symbol]:
 def _combinations(
     sizes: Sequence[sympy.Symbol],
 ) -> Iterator[tuple[tuple[sympy.Symbol, sympy.Integer], ...]]:
-    if len(sizes) <= MOST_SIZES:
+    if len(sizes) <= MAX_COMBINED_SIZES:
         for values in itertools.product((SMALL, LARGE), repeat=len(sizes)):
             yield tuple(zip(sizes, values, strict=True))
         return

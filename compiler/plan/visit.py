@@ -54,7 +54,7 @@ def _is_entered(kind: type) -> bool:
 
 
 def statement_count(plan: Plan) -> int:
-    """How many steps a plan has, and statements and loops within these."""
+    """Count a plan's steps, and the statements and loops within them."""
     kinds = Accumulate | Let | Loop | Start | Store
     return len(plan.steps) + sum(isinstance(part, kinds) for part in walk(plan.steps))
 

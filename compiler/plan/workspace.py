@@ -1,4 +1,4 @@
-"""Where the nodes of a kernel are in memory, and the loops that fill it: what all steps share."""
+"""The places of a kernel's nodes in memory, and the loops that fill them, for all steps."""
 
 from __future__ import annotations
 
@@ -176,5 +176,5 @@ def stack_operand(buffer: Buffer, shape: Shape, core: int) -> Operand:
 
 
 def by_sizes(coefficient: sympy.Expr) -> bool:
-    """Whether a coefficient divides by sizes, which may be 0."""
+    """Return whether a coefficient divides by sizes, which may be 0."""
     return bool(coefficient.as_numer_denom()[1].free_symbols)

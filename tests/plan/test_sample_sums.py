@@ -104,7 +104,7 @@ def test_the_order_of_axes() -> None:
     """Samples come last in memory where what is read is used often; short axes then do no harm."""
     mixture, linear = (planned(*ADDED[name]).sums for name in ("mixture", "logistic"))
     assert mixture is not None and linear is not None
-    assert mixture.least == sample_sums.LEAST_COLUMNS and linear.least == 1
+    assert mixture.least == sample_sums.MIN_SAMPLES_BATCH_LAST and linear.least == 1
     made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
     assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
@@ -114,7 +114,7 @@ def test_the_order_of_axes() -> None:
 def test_a_stack_of_products_with_the_samples_last() -> None:
     """By BLAS, which nothing is copied for."""
     made = planned(*ADDED["stack of products"]).sums
-    assert made is not None and made.least == sample_sums.LEAST_COLUMNS
+    assert made is not None and made.least == sample_sums.MIN_SAMPLES_BATCH_LAST
     products = [step for step in made.part.steps if isinstance(step, Gemm)]
     assert len(products) == 2
     work = {each for step in products for each in buffers(step) if each.role == "work"}
