@@ -482,7 +482,7 @@ def _install(
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         _require_own_files(directory, files)  # again: verification took its time
-        if kept_modules(directory, names, package.own) != package.kept:
+        if kept_modules(directory, names, package.function_files) != package.kept:
             return None
         removed = _obsolete_files(directory, files)
         if reports:

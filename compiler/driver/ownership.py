@@ -36,13 +36,15 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
     listed = {PACKAGE, SUPPORT, TYPED, *CERTIFICATE, *_listed_files(directory)}
     contents = {name: _read(directory / name) for name in wanted | listed}
     texts = {name: text for name, text in contents.items() if text is not None}
-    own = {name for name, text in texts.items() if _has_mark(name, text)}
-    if own & {PACKAGE, SUPPORT}:
-        own |= {name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT}
-    if JSON in texts and (TEXT in own or (PACKAGE in own and _parse_json(texts[JSON]) is None)):
-        own.add(JSON)
+    marked = {name for name, text in texts.items() if _has_mark(name, text)}
+    if marked & {PACKAGE, SUPPORT}:
+        marked |= {name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT}
+    if JSON in texts and (
+        TEXT in marked or (PACKAGE in marked and _parse_json(texts[JSON]) is None)
+    ):
+        marked.add(JSON)
     empty = {name for name, text in texts.items() if name in listed and not text.strip(_BLANK)}
-    return wanted & (own | empty if own else own)
+    return wanted & (marked | empty if marked else marked)
 
 
 def published(directory: Path) -> list[str]:

@@ -54,12 +54,12 @@ else:
 class Package:
     """The modules of a package: those of a build, and `kept` ones of other function files.
 
-    own: the function files of the build, "" for functions of no file. sources: the function file of
+    function_files: those of the build, "" for functions of no file. sources: the function file of
     each module that has one."""
 
     modules: list[Generated]
     kept: list[Generated]
-    own: Sequence[str]
+    function_files: Sequence[str]
     sources: Mapping[str, str]
 
     @property
@@ -93,13 +93,13 @@ class Package:
 
 def package_of(work: Work, modules: list[Generated], directory: Path) -> Package:
     """Make the package that a build leaves in a directory, given the present files there."""
-    own = [_source_name(function, directory) for function, _ in work]
+    function_files = [_source_name(function, directory) for function, _ in work]
     names = [module.name for module in modules]
-    kept = kept_modules(directory, names, own)
+    kept = kept_modules(directory, names, function_files)
     recorded = recorded_sources(directory)
     sources = {m.name: recorded[m.name] for m in kept if m.name in recorded}
-    sources |= {name: source for name, source in zip(names, own, strict=True) if source}
-    return Package(modules, kept, own, sources)
+    sources |= {name: source for name, source in zip(names, function_files, strict=True) if source}
+    return Package(modules, kept, function_files, sources)
 
 
 def _source_name(function: Function, directory: Path) -> str:
@@ -124,19 +124,24 @@ def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) 
     `sources` keeps in a package.
 
     Raises BuildError if one of another function file, which still exists, has such a name."""
-    recorded, own = recorded_sources(directory), {*sources}
+    recorded, built = recorded_sources(directory), {*sources}
     new = {name.casefold() for name in names}
     listed = published(directory)
     for name in listed:
         other = recorded.get(name, "")
-        if name.casefold() in new and other not in own and other and (directory / other).is_file():
+        if (
+            name.casefold() in new
+            and other not in built
+            and other
+            and (directory / other).is_file()
+        ):
             raise BuildError(
                 f"{directory}: {name}.py comes from {(directory / other).resolve()}, which "
                 "declares a function of this name, too; rename one, build both in one command, or "
                 "choose another directory. Nothing was written."
             )
     listed = [name for name in listed if name.casefold() not in new]
-    others = [name for name in listed if recorded.get(name, "") not in own]
+    others = [name for name in listed if recorded.get(name, "") not in built]
     files = own_files(directory, [f"{name}.py" for name in others])
     return [_read_module(directory, name) for name in others if f"{name}.py" in files]
 

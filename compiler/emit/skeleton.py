@@ -68,8 +68,10 @@ def check_names(
     for plan in plans:
         arrays = [argument.local for argument in plan.arguments]
         arrays += [buffer.name for _, buffer in plan.outputs]
-        local = {*arrays, *(size.local for size in plan.sizes), *all_names(plan.steps)}
-        for name in sorted(local & {*module_names, f"check_{plan.name}"}):
+        parameters = {*arrays, *(size.local for size in plan.sizes)}
+        constants = {name for name, _ in plan.constants}
+        hidden = (parameters | {*all_names(plan.steps)}) & {*module_names, f"check_{plan.name}"}
+        for name in sorted(hidden | parameters & constants):
             raise DeclarationError(
                 f"{module.name}: no input or size can be called {name}; the generated module needs "
                 "this name"

@@ -220,3 +220,16 @@ def test_an_input_called_like_the_check_of_a_kernel_is_refused():
     name = dx.vector("check_vjp_kernel", "n")
     with pytest.raises(dx.DeclarationError, match="can be called check_vjp_kernel"):
         dx.compile(dx.function("f", [name], dx.sum(name * name)))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_an_input_called_like_a_constant_of_its_module_is_refused(target):
+    weights = np.arange(60.0)
+    (name,) = re.findall(r"(?m)^(constant_\w+) = ", generate(weighted("y", weights), target).text)
+    with pytest.raises(dx.DeclarationError, match=f"no input or size can be called {name};"):
+        generate(weighted(name, weights), target)
+
+
+def weighted(name, weights):
+    y = dx.vector(name, len(weights))
+    return dx.function("f", [y], dx.sum(dx.constant(weights) * y * y))

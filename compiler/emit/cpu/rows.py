@@ -8,6 +8,7 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
+from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.row_shares import border
 from derivatrix.compiler.plan.steps import LoopNest, Plan, Rows
@@ -34,6 +35,7 @@ def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     """Where loops over shares start and stop, which has to be known before them for vector code,
     with names."""
     taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    taken += [kernel_name(kernel) for kernel in plan.kernels]
     names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
     return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in shares(plan)}
 
