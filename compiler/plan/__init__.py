@@ -47,51 +47,52 @@ Join = Callable[[Sequence[Step]], Sequence[Step]]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a kernel of a part of the samples takes and does besides.
+    """Settings of a kernel that sums over a part of the samples.
 
-    length: the number of all samples, which it is given; first: what the first part adds to
-    outputs, or, where an output is nothing else, fills it with.
+    length: a parameter of the kernel, the number of all samples.
+    first_terms: terms that are no sums over samples, by output; the first part adds them.
     """
 
     length: sympy.Symbol
-    first: tuple[tuple[str, ir.Node], ...]
+    first_terms: tuple[tuple[str, ir.Node], ...]
 
 
 def plan(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
-    taken: Iterable[str] = (),
+    reserved: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
-    """The kernel `name` that computes `outputs` from `arguments`.
+    """Plan the kernel `name`, which computes `outputs` from `arguments`.
 
-    No local name is one of `taken`; `join` makes fewer steps of many; an axis of the size `samples`
-    comes last in memory; part: for a kernel of a part of the samples. Raises DeclarationError where
-    a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
+    reserved: names that no local variable has; join: merges steps; samples: the size of an axis
+    that comes last in memory; part: settings of a kernel for a part of the samples. Raises
+    DeclarationError for a size that follows from no argument's shape, and UnsupportedError for a
+    node that no kernel computes.
     """
-    found = variants(_prepared([*outputs, *(part.first if part else ())], join))
-    return _planned(name, arguments, outputs, found, taken, join, samples, part)
+    candidates = variants(_prepared([*outputs, *(part.first_terms if part else ())], join))
+    return _planned(name, arguments, outputs, candidates, reserved, join, samples, part)
 
 
 def threaded_plan(
     name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]
 ) -> Plan:
-    """As `plan`, with a way for threads of the CPU to share the work, where there is one."""
-    found = variants(_prepared(outputs))
-    made = _planned(name, arguments, outputs, found)
-    nodes = found[0].nodes
-    columns = partial(_planned, f"{name}_columns", arguments, outputs, found, (), fuse)
-    if shared := parts(nodes, arguments, columns):
-        return dataclasses.replace(made, parts=shared)
-    named = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
-    if added := sums(name, named, arguments, _part_plan):
-        made = dataclasses.replace(made, sums=added)
-        return dataclasses.replace(made, steps=(), constants=()) if added.own else made
-    unfused = partial(_planned, name, arguments, outputs, found, join=list)
-    return dataclasses.replace(made, rows=rows(made, unfused))
+    """Plan a kernel as `plan` does, and how threads of the CPU share its work, if they can."""
+    candidates = variants(_prepared(outputs))
+    kernel = _planned(name, arguments, outputs, candidates)
+    nodes = candidates[0].nodes
+    columns = partial(_planned, f"{name}_columns", arguments, outputs, candidates, (), fuse)
+    if sample_parts := parts(nodes, arguments, columns):
+        return dataclasses.replace(kernel, parts=sample_parts)
+    prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
+    if sample_sums := sums(name, prepared, arguments, _part_plan):
+        kernel = dataclasses.replace(kernel, sums=sample_sums)
+        return dataclasses.replace(kernel, steps=(), constants=()) if sample_sums.own else kernel
+    unfused = partial(_planned, name, arguments, outputs, candidates, join=list)
+    return dataclasses.replace(kernel, rows=rows(kernel, unfused))
 
 
 def _part_plan(
@@ -99,40 +100,42 @@ def _part_plan(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     length: sympy.Symbol,
-    first: Sequence[tuple[str, ir.Node]],
+    first_terms: Sequence[tuple[str, ir.Node]],
     samples: sympy.Symbol | None,
 ) -> Plan:
-    """The kernel of a part of the samples."""
-    return plan(name, arguments, outputs, samples=samples, part=Part(length, tuple(first)))
+    """Plan the kernel that sums over a part of the samples."""
+    return plan(name, arguments, outputs, samples=samples, part=Part(length, tuple(first_terms)))
 
 
 def _planned(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
-    found: Sequence[Variant],
-    taken: Iterable[str] = (),
+    candidates: Sequence[Variant],
+    reserved: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
-    """The kernel of one order of multiplication, or that which chooses among several."""
-    if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken, join, samples, part)
-    frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))], part)
-    chosen = tuple(
+    """Plan a kernel of one contraction order, or one that chooses among several of them."""
+    if len(candidates) == 1:
+        return _single(name, arguments, outputs, candidates[0], reserved, join, samples, part)
+    frame = _Frame(
+        arguments, outputs, [*reserved, *(f"{name}_{n}" for n in range(len(candidates)))], part
+    )
+    alternatives = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples, part),
+            _single(f"{name}_{number}", arguments, outputs, variant, reserved, join, samples, part),
         )
-        for number, variant in enumerate(found)
+        for number, variant in enumerate(candidates)
     )
-    return frame.plan(name, [Choose(chosen)], {})
+    return frame.plan(name, [Choose(alternatives)], {})
 
 
 def _prepared(outputs: Sequence[tuple[str, ir.Node]], join: Join = fuse) -> list[ir.Node]:
-    """The outputs, before orders of multiplication are chosen."""
+    """Rewrite the outputs by the passes that precede the choice of contraction orders."""
     nodes = [node for _, node in outputs]
     if _is_on_processor(join):
         nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square))
@@ -148,16 +151,16 @@ def _single(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     variant: Variant,
-    taken: Iterable[str],
+    reserved: Iterable[str],
     join: Join,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
-    """The kernel that multiplies in one order."""
-    nodes, later = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
-    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
-    known = partial(_facts, variant.facts)
-    nest = None if later else unroll(frame.places(nodes), frame.views, frame.names, known)
+    """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter."""
+    nodes, terms = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
+    frame = _Frame(arguments, outputs, [*reserved, *kernel_names(variant.nodes)], part)
+    facts_of = partial(_facts, variant.facts)
+    nest = None if terms else unroll(frame.places(nodes), frame.views, frame.names, facts_of)
     on_processor = _is_on_processor(join)
     straight = None
     if nest is not None:
@@ -166,18 +169,20 @@ def _single(
         straight = frame.plan(name, [nest], {})
         if not on_processor or statement_count(straight) <= MAX_STRAIGHT_STATEMENTS:
             return straight
-        frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
-    inner = partial(_usual, taken, join)
-    setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
+        frame = _Frame(arguments, outputs, [*reserved, *kernel_names(variant.nodes)], part)
+    usual = partial(_usual, reserved, join)
+    setting = Setting(
+        frame.names, frame.views, variant.nodes, facts_of, usual, samples, on_processor
+    )
     scheduler = Scheduler(setting)
     for node, view in frame.places(nodes):
-        if node not in later:
+        if node not in terms:
             scheduler.output(node, view)
     steps = [*join(scheduler.steps)]
-    if part and later:
+    if part and terms:
         scheduler.steps = []
         buffers = dict(frame.outputs)
-        for (output, _), node in zip(part.first, later, strict=True):
+        for (output, _), node in zip(part.first_terms, terms, strict=True):
             view = View(buffers[output], tuple(range(node.ndim)))
             scheduler.output(node, view, node not in nodes)
         steps.append(Only("first", tuple(join(scheduler.steps))))
@@ -187,28 +192,28 @@ def _single(
 
 
 def _usual(
-    taken: Iterable[str],
+    reserved: Iterable[str],
     join: Join,
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
 ) -> Plan:
-    """A kernel that another one calls, for usual sizes."""
-    found = variants(_prepared(outputs, join))
-    return _single(name, arguments, outputs, found[0], taken, join)
+    """Plan a kernel that another one calls, in the contraction order for usual sizes."""
+    candidates = variants(_prepared(outputs, join))
+    return _single(name, arguments, outputs, candidates[0], reserved, join)
 
 
 class _Frame:
-    """The parts of a kernel besides its steps: names, parameters, outputs and sizes."""
+    """A kernel without its steps: names, parameters, outputs and sizes."""
 
     def __init__(
         self,
         arguments: Sequence[ir.Leaf],
         outputs: Sequence[tuple[str, ir.Node]],
-        taken: Iterable[str],
+        reserved: Iterable[str],
         part: Part | None = None,
     ) -> None:
-        self.names = Names(taken)
+        self.names = Names(reserved)
         self.parameters = tuple(
             Argument(leaf.name, self.names.exact(leaf.name), leaf.shape) for leaf in arguments
         )
@@ -236,14 +241,14 @@ class _Frame:
         }
 
     def places(self, nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, View]]:
-        """The nodes of the outputs, and where they go."""
+        """Pair the nodes of the outputs with the buffers that they are written to."""
         return [
             (node, View(buffer, tuple(range(node.ndim))))
             for node, (_, buffer) in zip(nodes, self.outputs, strict=True)
         ]
 
     def renamed(self, part: Any) -> Any:
-        """A part of a plan with the local names of sizes."""
+        """Replace the public names of sizes in a part of a plan by local ones."""
         return renamed(part, self._renames) if self._renames else part
 
     def plan(self, name: str, steps: Sequence[Step], constants: dict[str, np.ndarray]) -> Plan:
@@ -259,7 +264,7 @@ class _Frame:
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:
-    """Return the facts known of `node`, before and after its product was made pairwise."""
+    """Return the facts of structure of `node`, and those of the product that it was made from."""
     return structure.get(node, frozenset()) | facts(node)
 
 
@@ -267,14 +272,14 @@ def _sizes(
     arguments: Sequence[Argument],
     nodes: Sequence[ir.Node],
     names: Names,
-    given: Collection[sympy.Symbol],
+    given_sizes: Collection[sympy.Symbol],
 ) -> tuple[Size, ...]:
-    """All named sizes but those given, read off the arguments' axes."""
-    found = readings([argument.shape for argument in arguments])
+    """Read every named size, but for `given_sizes`, off an axis of an argument."""
+    size_readings = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
         for size in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
-            if size not in found and size not in given:
+            if size not in size_readings and size not in given_sizes:
                 raise DeclarationError(
                     f"the size {size} follows from no input's shape; "
                     f"give some input an axis of length {size}"
@@ -288,5 +293,5 @@ def _sizes(
             reading.value,
             reading.exact,
         )
-        for size, reading in found.items()
+        for size, reading in size_readings.items()
     )

@@ -18,16 +18,16 @@ Factors = Counter[ir.Factor]
 
 
 def pull_out(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """The nodes with common factors taken out of their sums, and into the products around these."""
+    """Take common factors out of sums, and into the products around these."""
     pulled: set[ir.Node] = set()
 
     def change(node: ir.Node) -> ir.Node:
         if isinstance(node, ir.Sum):
-            node = _pulled(node)
+            node = _with_factors_out(node)
             if isinstance(node, ir.Einsum):
                 pulled.add(node)
         elif isinstance(node, ir.Einsum) and pulled.intersection(node.children):
-            node = _flat(node, pulled)
+            node = _with_products_inlined(node, pulled)
             if not node.contracted:
                 pulled.add(node)
         return node
@@ -35,26 +35,26 @@ def pull_out(roots: Sequence[ir.Node]) -> list[ir.Node]:
     return transformed(roots, change)
 
 
-def _pulled(total: ir.Sum) -> ir.Node:
-    """The sum; as one product where all terms have a common factor."""
+def _with_factors_out(total: ir.Sum) -> ir.Node:
+    """Take common factors out of groups of terms; a product if all terms are in one group."""
     terms = list(total.terms)
-    found: list[ir.Node] = []
+    products: list[ir.Node] = []
     while True:
         group = _group(terms)
         if group is None:
             break
         members, common = group
         terms = [term for term in terms if term not in members]
-        found.append(_product(total, members, common))
-    if not found:
+        products.append(_product(total, members, common))
+    if not products:
         return total
-    if len(found) == 1 and not terms:
-        return found[0]
-    return ir.Sum((*terms, *found), total.shape)
+    if len(products) == 1 and not terms:
+        return products[0]
+    return ir.Sum((*terms, *products), total.shape)
 
 
 def _group(terms: Sequence[ir.Node]) -> tuple[list[ir.Einsum], Factors] | None:
-    """The largest group of terms with factors in common that only they have some axis by."""
+    """Find the largest group of terms whose sum loses an axis with their common factors."""
     products = [term for term in terms if isinstance(term, ir.Einsum)]
     having = Counter(factor for term in products for factor in _outer(term))
     best: tuple[list[ir.Einsum], Factors] | None = None
@@ -71,7 +71,7 @@ def _group(terms: Sequence[ir.Node]) -> tuple[list[ir.Einsum], Factors] | None:
 
 
 def _outer(term: ir.Einsum) -> Factors:
-    """The arrays in a product whose axes are all axes of the result."""
+    """Count the arrays in a product all of whose axes are axes of the result."""
     return Counter(
         (node, labels)
         for node, labels in term.factors
@@ -80,22 +80,22 @@ def _outer(term: ir.Einsum) -> Factors:
 
 
 def _axes(members: Sequence[ir.Einsum], common: Factors) -> list[int]:
-    """The axes of the result that the terms have without the common factors."""
-    left = ir.labels_of(factor for term in members for factor in _rest(term, common))
-    return sorted(label for label in left if label < members[0].ndim)
+    """List the axes of the result that the terms have without the common factors."""
+    labels = ir.labels_of(factor for term in members for factor in _remaining_factors(term, common))
+    return sorted(label for label in labels if label < members[0].ndim)
 
 
-def _rest(term: ir.Einsum, common: Factors) -> list[ir.Factor]:
+def _remaining_factors(term: ir.Einsum, common: Factors) -> list[ir.Factor]:
     return list((Counter(term.factors) - common).elements())
 
 
 def _product(total: ir.Sum, members: Sequence[ir.Einsum], common: Factors) -> ir.Einsum:
-    """The common factors times the sum of what is left of the members."""
+    """Multiply the common factors by the sum of the members' remaining factors."""
     axes = _axes(members, common)
     sizes = dict(enumerate(total.shape))
     terms = tuple(
         ir.einsum(
-            _rest(term, common),
+            _remaining_factors(term, common),
             axes,
             term.coefficient,
             sizes={label: term.sizes[label] for label in (*axes, *term.contracted)},
@@ -107,8 +107,8 @@ def _product(total: ir.Sum, members: Sequence[ir.Einsum], common: Factors) -> ir
     return ir.einsum(factors, range(len(total.shape)), sizes=sizes)
 
 
-def _flat(node: ir.Einsum, pulled: set[ir.Node]) -> ir.Einsum:
-    """The product with the factors of those of its factors that were pulled apart."""
+def _with_products_inlined(node: ir.Einsum, pulled: set[ir.Node]) -> ir.Einsum:
+    """Inline those factors of a product that became products when factors were pulled out."""
     product = Product.of(node)
     for position, (factor, _) in reversed([*enumerate(node.factors)]):
         if factor in pulled:

@@ -17,34 +17,39 @@ from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.product import Product, components
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.contraction_order import ContractionOrder, Numbers
-from derivatrix.compiler.plan.index_arithmetic import split
+from derivatrix.compiler.plan.index_arithmetic import separate
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
 
 def pairwise(
     roots: Sequence[ir.Node], numbers: Numbers = nominal
 ) -> tuple[list[ir.Node], dict[ir.Node, frozenset[str]]]:
-    """`roots`, with products of at most two factors wherever something is contracted; and the
-    structure facts of the nodes within, which products of two factors no longer show. `numbers`:
-    how large sizes are taken to be."""
-    met: Counter[ir.Node] = Counter()
-    contraction = _Contraction(met, Counter(), numbers)
+    """Split contractions of more than two factors into pairwise ones.
+
+    Returns the new roots, and the facts of structure of the nodes within, which pairwise products
+    no longer show. numbers: the numbers assumed for sizes."""
+    counts: Counter[ir.Node] = Counter()
+    contraction = _Contraction(counts, Counter(), numbers)
     nodes = contraction.rebuild(roots)
-    if max(met.values(), default=0) > 1:
-        contraction = _Contraction(Counter(), met, numbers)
+    if max(counts.values(), default=0) > 1:
+        contraction = _Contraction(Counter(), counts, numbers)
         nodes = contraction.rebuild(roots)
-    return nodes, {new: facts(old) for old, new in contraction.known.items()}
+    return nodes, {new: facts(old) for old, new in contraction.rebuilt_nodes.items()}
 
 
 class _Contraction:
-    """One pass. `seen` collects the partial products met; `shared` says how many terms of the
-    kernel have one. `known`: each node met, with what it has become."""
+    """One pass over the nodes of a kernel.
 
-    def __init__(self, seen: Counter[ir.Node], shared: Counter[ir.Node], numbers: Numbers) -> None:
+    counts: counts the partial products of all orders; shared: how many terms of the kernel have a
+    partial product; rebuilt_nodes: node -> its rewritten form."""
+
+    def __init__(
+        self, counts: Counter[ir.Node], shared: Counter[ir.Node], numbers: Numbers
+    ) -> None:
         self._numbers = numbers
-        self._seen = seen
+        self._counts = counts
         self._shared = shared
-        self.known: dict[ir.Node, ir.Node] = {}
+        self.rebuilt_nodes: dict[ir.Node, ir.Node] = {}
         self._needed: set[ir.Node] = set()
         self._built: dict[ir.Node, ir.Node] = {}
 
@@ -55,16 +60,17 @@ class _Contraction:
             if not isinstance(node, ir.Einsum):
                 self._needed.update(node.children)
         for node in nodes:
-            self.known[node] = self._rebuilt(node)
-        return [self.known[root] for root in roots]
+            self.rebuilt_nodes[node] = self._rebuilt(node)
+        return [self.rebuilt_nodes[root] for root in roots]
 
     def _rebuilt(self, node: ir.Node) -> ir.Node:
-        """A node on its rebuilt children, products being pairwise. A matrix of which a structure is
-        stated is that matrix, known to have the structure."""
+        """Rebuild a node on its rewritten children, a product as pairwise ones.
+
+        An assumption of structure is replaced by the matrix: `pairwise` returns the fact."""
         if (matrix := ir.assumed_matrix(node)) is not None:
-            return self.known[matrix]
+            return self.rebuilt_nodes[matrix]
         if not isinstance(node, ir.Einsum):
-            new = rebuilt(node, self.known)
+            new = rebuilt(node, self.rebuilt_nodes)
             return _grouped(new) if isinstance(new, ir.Sum) else new
         coefficient = node.coefficient
         factors: list[ir.Factor] = []
@@ -75,8 +81,8 @@ class _Contraction:
         return self._product(ir.Einsum(coefficient, tuple(factors), node.sizes, node.ndim))
 
     def _peeled(self, factor: ir.Node, labels: ir.Labels) -> tuple[sympy.Expr, ir.Node, ir.Labels]:
-        """A factor without its own coefficient and transposition."""
-        node = self.known[factor]
+        """Split a factor into its coefficient and a node that is no transpose, relabelled."""
+        node = self.rebuilt_nodes[factor]
         coefficient: sympy.Expr = sympy.S.One
         while isinstance(node, ir.Einsum):
             inner = node.factors[0] if len(node.factors) == 1 and not node.contracted else None
@@ -91,13 +97,14 @@ class _Contraction:
         return coefficient, node, labels
 
     def _product(self, einsum: ir.Einsum) -> ir.Node:
-        """A product as the pairwise contractions of its linked factors."""
+        """Contract the linked factors of a product pairwise."""
         parts = _OpenProduct(einsum)
         if not parts.contracted:
             return parts.node()
-        found = components(parts.dense[::-1], parts.kept)
-        linked = [component[::-1] for component in found[::-1]]  # in the order of the last factors
-        whole = (
+        linked_backwards = components(parts.dense[::-1], parts.open_labels)
+        # components are in the order of their last factors
+        linked = [component[::-1] for component in linked_backwards[::-1]]
+        is_one_contraction = (
             len(linked) == 1
             and not parts.structural
             and {*ir.labels_of(parts.dense)} >= {*parts.output}
@@ -108,10 +115,10 @@ class _Contraction:
                 dense.extend(component)
                 continue
             group = ContractionOrder(
-                component, parts.kept, parts.sizes, self._shared, self._built, self._numbers
+                component, parts.open_labels, parts.sizes, self._shared, self._built, self._numbers
             )
-            self._seen.update(group.candidates())
-            if whole and self._shared[group.canonical(group.full)[0]] < 2:
+            self._counts.update(group.candidates())
+            if is_one_contraction and self._shared[group.canonical(group.full)[0]] < 2:
                 left, right = group.top()
                 return ir.einsum([left, right], parts.output, parts.coefficient)
             dense.append(group.product(group.full))
@@ -120,43 +127,43 @@ class _Contraction:
 
 
 def _grouped(total: ir.Sum) -> ir.Node:
-    """Two contractions or more in a sum with other terms: a sum of their own, for accumulating."""
+    """Move two or more contractions of a sum to an inner sum, where BLAS accumulates them."""
     products = [t for t in total.terms if isinstance(t, ir.Einsum) and t.contracted]
     if len(products) < 2 or len(products) == len(total.terms):
         return total
-    rest = tuple(term for term in total.terms if term not in products)
-    return ir.Sum((*rest, ir.Sum(tuple(products), total.shape)), total.shape)
+    other_terms = tuple(term for term in total.terms if term not in products)
+    return ir.Sum((*other_terms, ir.Sum(tuple(products), total.shape)), total.shape)
 
 
 class _OpenProduct:
-    """An Einsum taken apart: structural factors used up where they only rename or slice, axes
-    that one factor alone is summed over summed at once."""
+    """The parts of a product while it is rewritten: structural factors are applied to the factor
+    that they slice or rename, and axes of a single factor are summed at once."""
 
     def __init__(self, einsum: ir.Einsum) -> None:
         product = Product.reduced(einsum)
         self.coefficient = product.coefficient
         self.sizes = einsum.sizes
         self.output = product.output
-        self.structural, self.dense = split(product.factors)
+        self.structural, self.dense = separate(product.factors)
         covered = {*ir.labels_of(self.dense)}
         single = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
         moving = len(self.dense) > 1 and any(_moves(node) for node, _ in self.structural)
         if (self.contracted or moving) and not single:
-            self._absorb()
+            self._apply_structural()
             self.dense = [self._reduced(factor) for factor in self.dense]
 
     @property
-    def kept(self) -> set[int]:
-        """Labels of the output and of structural factors."""
+    def open_labels(self) -> set[int]:
+        """The labels of the output and of structural factors."""
         return {*self.output, *ir.labels_of(self.structural)}
 
     @property
     def contracted(self) -> list[int]:
-        """Labels that only dense factors have."""
-        return [label for label in ir.labels_of(self.dense) if label not in self.kept]
+        """The labels that only dense factors have."""
+        return [label for label in ir.labels_of(self.dense) if label not in self.open_labels]
 
     def node(self) -> ir.Node:
-        """The product, as one node again."""
+        """Join the parts to one node."""
         if not self.structural and len(self.dense) == 1 and self.coefficient == 1:
             factor, labels = self.dense[0]
             if labels == self.output:
@@ -166,39 +173,39 @@ class _OpenProduct:
         sizes = {label: self.sizes[label] for label in labels}
         return ir.einsum(factors, self.output, self.coefficient, sizes)
 
-    def _absorb(self) -> None:
-        """Slice, gather, reshape or mask the one factor that a structural one acts on."""
+    def _apply_structural(self) -> None:
+        """Slice, gather, reshape or mask the dense factor that a structural factor acts on."""
         for constraint in list(self.structural):
             node, labels = constraint
-            others = (own for own in self.structural if own is not constraint)
-            outside = {*ir.labels_of(others), *self.output}
+            other_structural = (factor for factor in self.structural if factor is not constraint)
+            outside = {*ir.labels_of(other_structural), *self.output}
             if len(set(labels)) < len(labels):
                 continue
-            for given in _sides(node, labels):
-                touching = [p for p, (_, own) in enumerate(self.dense) if given & set(own)]
-                holding = [p for p in touching if given <= set(self.dense[p][1])]
+            for replaced in _sides(node, labels):
+                touching = [p for p, (_, axes) in enumerate(self.dense) if replaced & set(axes)]
+                holding = [p for p in touching if replaced <= set(self.dense[p][1])]
                 masked = isinstance(node, ir.Triangle)
-                if holding and (masked or (len(touching) == 1 and not given & outside)):
-                    self._put(constraint, holding[0], set() if masked else given)
+                if holding and (masked or (len(touching) == 1 and not replaced & outside)):
+                    self._apply_to(constraint, holding[0], set() if masked else replaced)
                     break
 
-    def _put(self, constraint: ir.Factor, position: int, given: set[int]) -> None:
-        """Multiply a factor by a structural one, whose other labels take the place of `given`."""
+    def _apply_to(self, constraint: ir.Factor, position: int, replaced: set[int]) -> None:
+        """Multiply a dense factor by a structural one, whose other labels replace `replaced`."""
         _, labels = constraint
-        _, own = self.dense[position]
-        new = [label for label in labels if label not in given]
-        result: dict[int, None] = {}
-        for label in own:
-            result.update(dict.fromkeys(new if label in given else [label]))
-        part = ir.einsum([constraint, self.dense[position]], list(result))
-        self.dense[position] = (part, tuple(result))
+        _, old_labels = self.dense[position]
+        inserted = [label for label in labels if label not in replaced]
+        new_labels: dict[int, None] = {}
+        for label in old_labels:
+            new_labels.update(dict.fromkeys(inserted if label in replaced else [label]))
+        part = ir.einsum([constraint, self.dense[position]], list(new_labels))
+        self.dense[position] = (part, tuple(new_labels))
         self.structural.remove(constraint)  # type: ignore[arg-type]
 
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
-        """Diagonals taken, and summed over what no other factor has."""
+        """Take diagonals of a factor, and sum over labels that no other factor has."""
         labels = factor[1]
-        others = ir.labels_of(other for other in self.dense if other is not factor)
-        remaining = [label for label in dict.fromkeys(labels) if label in {*others, *self.kept}]
+        needed = self.open_labels | {*ir.labels_of(f for f in self.dense if f is not factor)}
+        remaining = [label for label in dict.fromkeys(labels) if label in needed]
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)
@@ -210,8 +217,8 @@ def _moves(node: ir.Node) -> bool:
 
 
 def _sides(node: ir.Structural, labels: ir.Labels) -> list[set[int]]:
-    """The labels of a structural factor that, contracted with one array, leave the others as
-    its axes; for a mask, all of them."""
+    """List the sets of labels by which a structural factor can be contracted with an array, so that
+    its other labels become axes; for a mask, all of its labels."""
     match node:
         case ir.Slice() | ir.Gather():
             return [{labels[1]}]

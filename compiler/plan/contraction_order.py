@@ -17,10 +17,10 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.structure import facts
 
-MOST_EXACT = 8
-"""Up to so many factors the best order is found."""
-MOST_PERMUTED = 4
-"""Equal factors, and symmetric ones, are tried in all orders up to so many."""
+MAX_EXACT_FACTORS = 8
+"""Most factors for which the best order is found: the search takes 3ⁿ steps."""
+MAX_PERMUTED = 4
+"""Most equal factors that are tried in all orders, and symmetric ones in both orientations."""
 INVERSE = "inv"
 
 Numbers = Callable[[sympy.Expr], float]
@@ -28,13 +28,16 @@ Numbers = Callable[[sympy.Expr], float]
 
 
 class ContractionOrder:
-    """Factors connected by contracted labels, and the best order to multiply them in.
-    A subset of them is a bit mask."""
+    """The best order to multiply factors in that contracted labels connect. A subset of the
+    factors is a bit mask.
+
+    uncontracted: labels that are not contracted; shared: partial product -> how many terms of the
+    kernel have it; built: partial product -> its pairwise form, for all products of a kernel."""
 
     def __init__(
         self,
         factors: Sequence[ir.Factor],
-        kept: set[int],
+        uncontracted: set[int],
         sizes: Shape,
         shared: Counter[ir.Node],
         built: dict[ir.Node, ir.Node],
@@ -44,37 +47,37 @@ class ContractionOrder:
         self._built = built
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
         self.full = (1 << len(self.factors)) - 1
-        self._kept = kept
+        self._uncontracted = uncontracted
         self._numbers = [numbers(size) for size in sizes]
         self._shared = shared
         self._triangles = any(facts(node) & {"lower", "upper"} for node, _ in self.factors)
         self._remaining: dict[int, set[int]] = {}
         self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
         self._best: dict[int, tuple[float, int]] = {}
-        if len(self.factors) <= MOST_EXACT:
+        if len(self.factors) <= MAX_EXACT_FACTORS:
             self._search()
         else:
             self._greedy()
 
     def candidates(self) -> list[ir.Node]:
-        """Every connected partial product, once."""
+        """List every connected partial product once."""
         masks = (mask for mask in self._best if mask.bit_count() > 1)
-        found = (self.canonical(mask)[0] for mask in masks if self._connected(mask))
-        return list(dict.fromkeys(found))
+        products = (self.canonical(mask)[0] for mask in masks if self._connected(mask))
+        return list(dict.fromkeys(products))
 
     def top(self) -> tuple[ir.Factor, ir.Factor]:
-        """The two operands of the last multiplication."""
+        """Return the two operands of the last multiplication."""
         part = self._best[self.full][1]
         return self.product(part), self.product(self.full ^ part)
 
     def product(self, mask: int) -> ir.Factor:
-        """The partial product of a subset, with its labels."""
+        """Return the partial product of a subset, with its labels."""
         if mask.bit_count() == 1:
             return self.factors[mask.bit_length() - 1]
         node, labels = self.canonical(mask)
         if mask.bit_count() == 2:
             return node, labels
-        if len(self.factors) > MOST_EXACT:
+        if len(self.factors) > MAX_EXACT_FACTORS:
             part = self._best[mask][1]
             return ir.einsum([self.product(part), self.product(mask ^ part)], labels), labels
         if node not in self._built:
@@ -86,7 +89,8 @@ class ContractionOrder:
         return self._built[node], labels
 
     def canonical(self, mask: int) -> tuple[ir.Einsum, ir.Labels]:
-        """A subset as one product that is the same wherever it occurs, and its output labels."""
+        """Return the product of a subset in a canonical form, and its output labels. Equal products
+        have equal forms, whatever their labels were."""
         if mask not in self._canonical:
             members = [f for n, f in enumerate(self.factors) if mask >> n & 1]
             labels = self._labels(mask)
@@ -96,9 +100,9 @@ class ContractionOrder:
         return self._canonical[mask]
 
     def _labels(self, mask: int) -> set[int]:
-        """The labels that a subset's product still has."""
+        """Return the labels of the product of a subset."""
         if mask not in self._remaining:
-            outside = self._kept | self._union(self.full ^ mask)
+            outside = self._uncontracted | self._union(self.full ^ mask)
             self._remaining[mask] = self._union(mask) & outside
         return self._remaining[mask]
 
@@ -119,7 +123,7 @@ class ContractionOrder:
         return True
 
     def _search(self) -> None:
-        """The best order of every subset, from the best ones of its parts."""
+        """Find the best order of every subset from the best orders of its parts."""
         for mask in range(1, self.full + 1):
             if mask.bit_count() == 1:
                 self._best[mask] = (0.0, 0)
@@ -138,15 +142,15 @@ class ContractionOrder:
             self._best[mask] = (cost / max(uses, 1), part)
 
     def _greedy(self) -> None:
-        """The product that is cheapest next, again and again, or the one that leaves the fewest
-        numbers: whichever way needs fewer operations in all."""
+        """Multiply the cheapest pair first, or the pair whose product has the fewest entries more
+        than its factors: whichever order needs fewer operations."""
         ways = [self._steps(choice) for choice in (self._cost, self._growth)]
         steps = min(ways, key=lambda steps: sum(self._cost(*pair) for pair in steps))
         self._best = {1 << n: (0.0, 0) for n in range(len(self.factors))}
         self._best |= {left | right: (0.0, left) for left, right in steps}
 
     def _steps(self, choice: Callable[[int, int], float]) -> list[tuple[int, int]]:
-        """The pairs that are multiplied, one after the other, the least by `choice` first."""
+        """List the pairs in the order of multiplication, the least by `choice` first."""
         parts = [1 << n for n in range(len(self.factors))]
         steps = []
         while len(parts) > 1:
@@ -165,12 +169,13 @@ class ContractionOrder:
         return math.prod([self._numbers[label] for label in self._labels(mask)])
 
     def _cost(self, left: int, right: int) -> float:
-        """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
-        union = self._labels(left) | self._labels(right)
-        flops = 2 * math.prod([self._numbers[label] for label in union])
+        """Count the operations of a pairwise product, with those of inverses; a result's entry that
+        is written weighs 4."""
+        labels = self._labels(left) | self._labels(right)
+        flops = 2 * math.prod([self._numbers[label] for label in labels])
         flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
-        written = 4 * self._numbers_of(left | right)
-        return flops + written + self._inversion(left, right) + self._inversion(right, left)
+        writing = 4 * self._numbers_of(left | right)
+        return flops + writing + self._inversion(left, right) + self._inversion(right, left)
 
     def _triangular(self, mask: int) -> bool:
         """Return whether the product of `mask` is known triangular, so that zeros are skipped."""
@@ -180,15 +185,16 @@ class ContractionOrder:
         node = self.factors[mask.bit_length() - 1][0] if single else self.canonical(mask)[0]
         return bool(facts(node) & {"lower", "upper"})
 
-    def _inversion(self, mask: int, other: int) -> float:
-        """What it costs that a factor is an inverse, and the product with it no solve."""
+    def _inversion(self, mask: int, other_mask: int) -> float:
+        """Count the operations of inverting the factor `mask`; none if it is no inverse, or if the
+        product with `other_mask` solves equations instead."""
         if mask.bit_count() > 1:
             return 0.0
         node, labels = self.factors[mask.bit_length() - 1]
         if not is_inverse(node):
             return 0.0
         size = self._number(node.shape[-1])
-        product = self._labels(mask | other)
+        product = self._labels(mask | other_mask)
         solved = [label for label in labels[-2:] if label not in product]
         if len(solved) == 1 and labels[-1] != labels[-2]:
             return 0.0
@@ -200,20 +206,20 @@ def is_inverse(node: ir.Node) -> bool:
 
 
 def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:
-    """The factors sorted by node, with the equal ones in every order and the axes of symmetric
-    ones both ways."""
+    """Yield the factors sorted by node, equal ones in every order, the axes of symmetric ones in
+    both orders."""
     groups = [list(group) for _, group in itertools.groupby(members, key=lambda f: f[0].key)]
     choices = [
-        list(itertools.permutations(group)) if len(group) <= MOST_PERMUTED else [tuple(group)]
+        list(itertools.permutations(group)) if len(group) <= MAX_PERMUTED else [tuple(group)]
         for group in groups
     ]
-    for chosen in itertools.product(*choices):
-        order = [factor for group in chosen for factor in group]
+    for permutation in itertools.product(*choices):
+        order = [factor for group in permutation for factor in group]
         yield order
         flipped = [_flipped(factor) for factor in order]
         pairs = enumerate(zip(order, flipped, strict=True))
-        symmetric = [position for position, (factor, other) in pairs if factor != other]
-        for positions in _subsets(symmetric[:MOST_PERMUTED]):
+        symmetric = [position for position, (factor, mirrored) in pairs if factor != mirrored]
+        for positions in _subsets(symmetric[:MAX_PERMUTED]):
             yield [
                 flipped[position] if position in positions else factor
                 for position, factor in enumerate(order)
@@ -221,7 +227,7 @@ def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:
 
 
 def _flipped(factor: ir.Factor) -> ir.Factor:
-    """A symmetric factor with its last two labels exchanged; any other as it is."""
+    """Exchange the last two labels of a symmetric factor."""
     node, labels = factor
     if "symmetric" not in facts(node):
         return factor
@@ -229,13 +235,13 @@ def _flipped(factor: ir.Factor) -> ir.Factor:
 
 
 def _subsets(items: list[int]) -> Iterable[tuple[int, ...]]:
-    """All subsets but the empty one."""
+    """Yield all subsets but the empty one."""
     for size in range(1, len(items) + 1):
         yield from itertools.combinations(items, size)
 
 
 def _pattern(order: list[ir.Factor], output: set[int]) -> list[tuple[int, ...]]:
-    """The labels, numbered in the order met, with the contracted ones marked."""
+    """Number the labels by first occurrence, each with 1 if it is an output label, else 0."""
     numbers: dict[int, int] = {}
     pattern = []
     for _, labels in order:

@@ -11,8 +11,8 @@ from derivatrix.compiler.plan.contraction_order import is_inverse
 
 @lru_cache(maxsize=65536)
 def degree(node: ir.Node) -> float:
-    """The exponent of t that the entries grow with where all inputs, but no cotangents and
-    tangents, are multiplied by t; of sums the largest one of their terms."""
+    """Return d such that the entries grow as tᵈ when all inputs, but no cotangents and tangents,
+    are multiplied by t; the largest d of the terms for a sum."""
     match node:
         case ir.Leaf():
             return float(node.role == "input")

@@ -14,11 +14,11 @@ from derivatrix.compiler.ir.scalar_values import divided_powers
 
 
 def with_divided_powers(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """The nodes with negative powers in products as products of powers to divide by in turn."""
-    return transformed(roots, _divided)
+    """Split negative powers in products into lower powers to divide by in turn."""
+    return transformed(roots, _with_lower_powers)
 
 
-def _divided(node: ir.Node) -> ir.Node:
+def _with_lower_powers(node: ir.Node) -> ir.Node:
     if not isinstance(node, ir.Einsum) or len(node.factors) < 2:
         return node
     product = Product.of(node)

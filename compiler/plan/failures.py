@@ -3,12 +3,12 @@
 from derivatrix.compiler.formulas import render
 from derivatrix.compiler.ir import nodes as ir
 
-LONGEST = 40
-"""The longest formula of an argument that goes into a message."""
+MAX_FORMULA_LENGTH = 40
+"""Most characters of an argument's formula in a message."""
 
 
 def failure_text(node: ir.Apply, problem: str) -> str:
-    """A message that names the operation and its arguments."""
+    """Write a message that names the operation and its arguments."""
     arguments = ", ".join(short_formula(argument) for argument, _ in node.arguments)
     if node.operation.formula("unicode", node.output) == "{0}":
         return f"{arguments}: {problem}"
@@ -16,6 +16,6 @@ def failure_text(node: ir.Apply, problem: str) -> str:
 
 
 def short_formula(node: ir.Node) -> str:
-    """The formula of a node; three dots where it is long."""
+    """Print the formula of a node; three dots if it is long."""
     text = render(node, "unicode")
-    return text if len(text) <= LONGEST else "..."
+    return text if len(text) <= MAX_FORMULA_LENGTH else "..."

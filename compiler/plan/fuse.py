@@ -40,42 +40,42 @@ from derivatrix.compiler.targets import cpu
 
 
 def fuse(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with the loops of neighbours fused."""
-    found: list[Step] = []
+    """Fuse the loops of neighbouring nests."""
+    fused_steps: list[Step] = []
     for step in with_readers_together(
-        steps, lambda first, second: _joined(first, second) is not None
+        steps, lambda first, second: _fused_nests(first, second) is not None
     ):
-        before = found[-1] if found else None
-        joined = None
-        if isinstance(before, Fill) and isinstance(step, LoopNest):
-            cleared = Clear(Load(before.buffer, ()))
-            joined = LoopNest(f"{before.buffer.name} = 0; {step.comment}", (cleared, *step.body))
-        elif before is not None:
-            joined = _joined(before, step)
-        if joined is None:
-            found.append(step)
+        previous = fused_steps[-1] if fused_steps else None
+        nest = None
+        if isinstance(previous, Fill) and isinstance(step, LoopNest):
+            cleared = Clear(Load(previous.buffer, ()))
+            nest = LoopNest(f"{previous.buffer.name} = 0; {step.comment}", (cleared, *step.body))
+        elif previous is not None:
+            nest = _fused_nests(previous, step)
+        if nest is None:
+            fused_steps.append(step)
         else:
-            found[-1] = joined
+            fused_steps[-1] = nest
     return [
         LoopNest(step.comment, _lowered(step.body, 0)) if isinstance(step, LoopNest) else step
-        for step in found
+        for step in fused_steps
     ]
 
 
 def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
-    """A body that starts by clearing a buffer, with that done in each round of its one loop for the
-    entries that the round fills."""
+    """Move the clearing of a buffer, with which a body starts, into the body's only loop: each
+    round clears the entries that it fills."""
     cleared, lets, loop = body[0], body[1:-1], body[-1]
     if not isinstance(cleared, Clear) or not isinstance(loop, Loop):
         return body
     target = cleared.target
-    met = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
-    last = depth + 1 >= len(target.buffer.shape)  # a number has no axis
+    loads = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
+    is_last_axis = depth + 1 >= len(target.buffer.shape)  # a number has no axis
     if (
-        last
+        is_last_axis
         or not all(isinstance(statement, Let) for statement in lets)
         or (loop.start, loop.extent) != (0, target.buffer.shape[depth])
-        or any(load.indices[depth] != loop.index for load in met)
+        or any(load.indices[depth] != loop.index for load in loads)
         or (depth and not any(isinstance(part, Loop) for part in loop.body))
     ):
         return body
@@ -84,112 +84,116 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     return (*lets, Loop(loop.index, loop.extent, loop.reduction, round_))
 
 
-def _joined(first: Step, second: Step) -> LoopNest | None:
-    """Two steps as one nest; None where they are no nests that can be one."""
+def _fused_nests(first: Step, second: Step) -> LoopNest | None:
+    """Fuse two steps to one nest; None unless they are nests that can be fused."""
     if not isinstance(first, LoopNest) or not isinstance(second, LoopNest):
         return None
-    body = _sequence(first.body, second.body, outermost=True)
-    if body is None and (buffer := _added_to(first, second)) is not None:
+    body = _fused_bodies(first.body, second.body, outermost=True)
+    if body is None and (buffer := _accumulator(first, second)) is not None:
         cleared = Clear(Load(buffer, ()))
-        body = _sequence((cleared, *rebuilt(first.body, _adding)), second.body, outermost=True)
+        additions = rebuilt(first.body, _as_addition)
+        body = _fused_bodies((cleared, *additions), second.body, outermost=True)
     return None if body is None else LoopNest(f"{first.comment}; {second.comment}", body)
 
 
-def _added_to(first: LoopNest, second: LoopNest) -> Buffer | None:
-    """What the first nest fills and the second one only adds to, if both read the same larger
-    array, which they can do together where both add to zero."""
-    if len(met := {store.target.buffer for store in stores(first)}) != 1:
+def _accumulator(first: LoopNest, second: LoopNest) -> Buffer | None:
+    """Find a buffer that the first nest fills and the second one adds to, if both read the same
+    larger array: when the first nest adds to zeros instead, one loop reads the array for both."""
+    if len(stored := {store.target.buffer for store in stores(first)}) != 1:
         return None
-    (buffer,) = met
-    given = [_read(nest) for nest in (first, second)]
-    both = any(len(each.shape) > max(1, len(buffer.shape)) for each in given[0] & given[1])
+    (buffer,) = stored
+    buffers_read = [_buffers_read(nest) for nest in (first, second)]
+    shared = buffers_read[0] & buffers_read[1]
+    share_matrix = any(len(array.shape) > max(1, len(buffer.shape)) for array in shared)
     filled = not any(store.accumulate for store in stores(first))
-    only = {(store.target.buffer, store.accumulate) for store in stores(second)} == {(buffer, True)}
-    return buffer if both and filled and only and buffer not in given[0] | given[1] else None
+    writes = {(store.target.buffer, store.accumulate) for store in stores(second)}
+    only_adds = writes == {(buffer, True)}
+    is_read = buffer in buffers_read[0] | buffers_read[1]
+    return buffer if share_matrix and filled and only_adds and not is_read else None
 
 
-def _read(part: Any) -> set[Buffer]:
+def _buffers_read(part: Any) -> set[Buffer]:
     return {load.buffer for load in read(part)}
 
 
-def _adding(part: Any) -> Store | None:
-    """A store that adds to what it would fill, where a part is one."""
+def _as_addition(part: Any) -> Store | None:
+    """Turn a store into an addition; None for any other part of a plan."""
     return replace(part, accumulate=True) if isinstance(part, Store) else None
 
 
-def _sequence(
+def _fused_bodies(
     first: tuple[Statement, ...], second: tuple[Statement, ...], outermost: bool
 ) -> tuple[Statement, ...] | None:
-    """Two bodies as one, the last loop of the first and the only one of the second becoming one;
-    None where that cannot be."""
-    *before, one = first
-    *lets, other = second
-    if not isinstance(one, Loop) or not isinstance(other, Loop):
+    """Fuse two bodies: the last loop of the first body and the only loop of the second one become
+    one loop. None if the second body cannot run together with that loop."""
+    *before, first_loop = first
+    *lets, second_loop = second
+    if not isinstance(first_loop, Loop) or not isinstance(second_loop, Loop):
         return None
     if not all(isinstance(statement, Let) for statement in lets):
         return None
-    if _read(lets) & written(first) or {*names_added(one)} & {*names_read(second)}:
+    if _buffers_read(lets) & written(first) or {*names_added(first_loop)} & {*names_read(second)}:
         return None
-    loop = _fused(one, other, outermost)
+    loop = _fused_loops(first_loop, second_loop, outermost)
     return None if loop is None else (*before, *lets, loop)
 
 
-def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
-    """One loop with the rounds of both, if they may be told in this order."""
-    inner = [any(isinstance(part, Loop) for part in loop.body) for loop in (one, other)]
-    if (one.start, one.extent) != (other.start, other.extent) or not (
-        any(inner) if outermost else all(inner)
+def _fused_loops(first: Loop, second: Loop, outermost: bool) -> Loop | None:
+    """Fuse two loops whose rounds are independent, but for the round of the same index."""
+    nested = [any(isinstance(part, Loop) for part in loop.body) for loop in (first, second)]
+    if (first.start, first.extent) != (second.start, second.extent) or not (
+        any(nested) if outermost else all(nested)
     ):
         return None
-    if inner[0] != inner[1] and _is_vectorised(other if inner[0] else one):
+    if nested[0] != nested[1] and _is_vectorised(second if nested[0] else first):
         return None
-    if one.index != other.index and one.index in {loop.index for loop in loops(other.body)}:
+    if first.index != second.index and first.index in {loop.index for loop in loops(second.body)}:
         return None
-    body = renamed(other.body, {other.index: one.index})
-    if not independent(one.body, body, one.index, _sums_in_memory(one.body, body)):
+    body = renamed(second.body, {second.index: first.index})
+    if not independent(first.body, body, first.index, _sums_in_memory(first.body, body)):
         return None
-    together = _sequence(one.body, body, outermost=False) or _merged(one.body, body)
-    if together is None:
-        together = (*one.body, *body)
-    return Loop(one.index, one.extent, one.reduction or other.reduction, together, one.start)
+    rounds = _fused_bodies(first.body, body, outermost=False)
+    rounds = rounds or _fused_inner_loops(first.body, body) or (*first.body, *body)
+    reduction = first.reduction or second.reduction
+    return replace(first, reduction=reduction, body=rounds)
 
 
-def _merged(
+def _fused_inner_loops(
     first: tuple[Statement, ...], second: tuple[Statement, ...]
 ) -> tuple[Statement, ...] | None:
-    """Two bodies as one with their innermost loops as one, where these read the same entries of a
-    matrix."""
-    if (around := _around(first)) is None or (behind := _around(second)) is None:
+    """Fuse two bodies whose innermost loops read the same entries of a matrix."""
+    parts = [_split_at_loop(body) for body in (first, second)]
+    if parts[0] is None or parts[1] is None:
         return None
-    (head, one, tail), (later, other, end) = around, behind
-    inside = renamed(other.body, {other.index: one.index})
+    (head, first_loop, tail), (second_head, second_loop, second_tail) = parts[0], parts[1]
+    second_body = renamed(second_loop.body, {second_loop.index: first_loop.index})
     entries = [
-        {load for load in read(body) if len(load.indices) > 1} for body in (one.body, inside)
+        {load for load in read(b) if len(load.indices) > 1} for b in (first_loop.body, second_body)
     ]
-    ahead = (*later, *inside)
-    made = {*names_added(one), *names_made(tail)}
-    writes = [written(body) for body in ((one, *tail), ahead)]
+    ahead = (*second_head, *second_body)
+    defined = {*names_added(first_loop), *names_made(tail)}
+    writes = [written(body) for body in ((first_loop, *tail), ahead)]
     if (
-        (one.start, one.extent) != (other.start, other.extent)
+        (first_loop.start, first_loop.extent) != (second_loop.start, second_loop.extent)
         or not entries[0] & entries[1]
-        or _is_vectorised(one)
-        or _is_vectorised(other)
-        or made & {*names_read(ahead)}
-        or writes[0] & _read(ahead)
-        or writes[1] & _read((one, *tail))
-        or (writes[0] & writes[1]) - _sums_in_memory((one, *tail), inside)
+        or _is_vectorised(first_loop)
+        or _is_vectorised(second_loop)
+        or defined & {*names_read(ahead)}
+        or writes[0] & _buffers_read(ahead)
+        or writes[1] & _buffers_read((first_loop, *tail))
+        or (writes[0] & writes[1]) - _sums_in_memory((first_loop, *tail), second_body)
     ):
         return None
-    loop = Loop(
-        one.index, one.extent, one.reduction or other.reduction, (*one.body, *inside), one.start
-    )
-    return (*head, *later, loop, *tail, *end)
+    reduction = first_loop.reduction or second_loop.reduction
+    loop = replace(first_loop, reduction=reduction, body=(*first_loop.body, *second_body))
+    return (*head, *second_head, loop, *tail, *second_tail)
 
 
-def _around(
+def _split_at_loop(
     body: tuple[Statement, ...],
 ) -> tuple[tuple[Statement, ...], Loop, tuple[Statement, ...]] | None:
-    """The only loop of a body, if there is one and none in it, with what is before and after."""
+    """Split a body into the statements before, the only loop, and those after it; None unless the
+    body has one loop, without a loop or guard within."""
     places = [place for place, part in enumerate(body) if isinstance(part, Loop | Guard)]
     if len(places) != 1:
         return None
@@ -201,15 +205,14 @@ def _around(
 
 def _is_vectorised(loop: Loop) -> bool:
     """Return whether `loop` calls vectorised functions, which merit a loop of their own."""
-    return any(each.operator in cpu.SCALARS for each in operations(loop))
+    return any(operation.operator in cpu.SCALARS for operation in operations(loop))
 
 
 def _sums_in_memory(*bodies: Sequence[Statement]) -> set[Buffer]:
-    """What is added to only, in any order."""
-    found = {(store.target.buffer, store.accumulate) for store in stores(bodies)}
-    return {buffer for buffer, adds in found if adds and (buffer, False) not in found} - _read(
-        bodies
-    )
+    """Collect the buffers that statements only add to: the order of rounds does not matter."""
+    written_to = {(store.target.buffer, store.accumulate) for store in stores(bodies)}
+    filled = {buffer for buffer, adds in written_to if not adds}
+    return {buffer for buffer, _ in written_to} - filled - _buffers_read(bodies)
 
 
 def independent(
@@ -218,15 +221,15 @@ def independent(
     index: sympy.Symbol,
     but: Collection[Buffer] = (),
 ) -> bool:
-    """Whether rounds of different `index` do not meet: what one body writes and the other one
-    reads or writes, `but` for some buffers, has `index` itself at one and the same axis."""
-    met = [list(accesses(first)), list(accesses(second))]
-    for buffer in {load.buffer for load, _ in met[0]}.difference(but):
-        own = [[a for a in part if a[0].buffer == buffer] for part in met]
-        both = [*own[0], *own[1]]
-        if not own[1] or not any(is_written for _, is_written in both):
+    """Return whether rounds of different `index` touch different entries: each buffer that one body
+    writes and the other touches, except those in `but`, has `index` itself at one axis."""
+    touches = [list(accesses(first)), list(accesses(second))]
+    for buffer in {load.buffer for load, _ in touches[0]}.difference(but):
+        touched = [[a for a in body_touches if a[0].buffer == buffer] for body_touches in touches]
+        all_touches = [*touched[0], *touched[1]]
+        if not touched[1] or not any(is_written for _, is_written in all_touches):
             continue
         axes = range(len(buffer.shape))
-        if not any(all(load.indices[axis] == index for load, _ in both) for axis in axes):
+        if not any(all(load.indices[axis] == index for load, _ in all_touches) for axis in axes):
             return False
     return True

@@ -40,12 +40,13 @@ class Infix:
         return self.functions.get(operator, operator)
 
     def text(self, scalar: Scalar, outer: int = CHOOSE) -> str:
-        """The scalar; in parentheses where what is around it binds tighter than `outer`."""
+        """Print a scalar; in parentheses if it binds less tightly than `outer`, the precedence of
+        the operator around it."""
         inner, text = self._print(scalar)
         return f"({text})" if inner < outer else text
 
     def _print(self, scalar: Scalar) -> tuple[int, str]:
-        """A scalar's level of binding and its text."""
+        """Return the precedence and the text of a scalar."""
         match scalar:
             case Name() | Whole():
                 return ATOM, str(scalar)
@@ -68,8 +69,8 @@ class Infix:
             sign, level = CHAINS[operator]
             return level, sign.join(self.text(operand, level + 1) for operand in operands)
         if operator in COMPARISONS:
-            left, right = (self.text(operand, ADD) for operand in operands)
-            return COMPARE, f"{left} {COMPARISONS[operator]} {right}"
+            left_side, right_side = (self.text(operand, ADD) for operand in operands)
+            return COMPARE, f"{left_side} {COMPARISONS[operator]} {right_side}"
         if operator == "neg":
             return NEGATE, f"-{self.text(operands[0], MULTIPLY)}"
         if operator == "not":
@@ -81,12 +82,12 @@ class Infix:
             base, exponent = operands
             return POWER, f"{self.text(base, ATOM)}**{self._exponent(exponent)}"
         if operator == "choose":
-            test, chosen, otherwise = operands
-            chosen_text = self.text(chosen, OR)
-            return CHOOSE, f"{chosen_text} if {self.text(test, OR)} else {self.text(otherwise, OR)}"
+            test, value, otherwise = operands
+            value_text = self.text(value, OR)
+            return CHOOSE, f"{value_text} if {self.text(test, OR)} else {self.text(otherwise, OR)}"
         if operator in ("maximum", "minimum") and len(operands) > 2:
-            *first, last = operands
-            return self._operate(operator, (Operate(operator, tuple(first)), last))
+            *leading, final = operands
+            return self._operate(operator, (Operate(operator, tuple(leading)), final))
         arguments = ", ".join(self.text(operand) for operand in operands)
         return ATOM, f"{self.function(operator)}({arguments})"
 
@@ -106,5 +107,5 @@ class Infix:
 
 
 def infix_text(scalar: Scalar) -> str:
-    """The scalar in mathematical notation, for comments."""
+    """Print a scalar in mathematical notation, for comments."""
     return Infix().text(scalar)

@@ -28,54 +28,54 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import names_read, rebuilt
 
 CALLS = {1: "sum_entries", 2: "inner_product"}
-"""The function for so many arrays."""
+"""Number of arrays -> the function that adds up the products of their entries."""
 
 
 def with_inner_products(plan: Plan) -> Plan:
-    """The plan with such sums as calls."""
-    reads = Counter(names_read(plan.steps))
-    return replace(plan, steps=_steps(plan.steps, reads))
+    """Replace loops that sum entries, or products of two arrays' entries, by calls."""
+    read_counts = Counter(names_read(plan.steps))
+    return replace(plan, steps=_steps(plan.steps, read_counts))
 
 
-def _steps(steps: Sequence[Step], reads: Counter[str]) -> tuple[Step, ...]:
-    found: list[Step] = []
+def _steps(steps: Sequence[Step], read_counts: Counter[str]) -> tuple[Step, ...]:
+    new_steps: list[Step] = []
     for step in steps:
-        before = found[-1] if found else None
+        previous = new_steps[-1] if new_steps else None
         if isinstance(step, Only):
-            found.append(replace(step, steps=_steps(step.steps, reads)))
+            new_steps.append(replace(step, steps=_steps(step.steps, read_counts)))
         elif not isinstance(step, LoopNest):
-            found.append(step)
-        elif isinstance(before, LoopNest) and all(isinstance(each, Let) for each in before.body):
-            body = _shortened([*before.body, *_with_calls(step.body)], reads)
-            found[-1] = replace(step, comment=f"{before.comment}; {step.comment}", body=body)
+            new_steps.append(step)
+        elif isinstance(previous, LoopNest) and all(isinstance(s, Let) for s in previous.body):
+            body = _shortened([*previous.body, *_with_calls(step.body)], read_counts)
+            new_steps[-1] = replace(step, comment=f"{previous.comment}; {step.comment}", body=body)
         else:
-            found.append(replace(step, body=_shortened(_with_calls(step.body), reads)))
-    return tuple(found)
+            new_steps.append(replace(step, body=_shortened(_with_calls(step.body), read_counts)))
+    return tuple(new_steps)
 
 
 def _with_calls(body: Sequence[Statement]) -> list[Statement]:
-    """Statements with such sums as calls, each named as the sum was."""
-    found: list[Statement] = []
+    """Replace such sums by calls, which take the names of the sums."""
+    statements: list[Statement] = []
     for statement in body:
-        start = found[-1] if found else None
+        start = statements[-1] if statements else None
         arrays = _arrays(statement) if isinstance(start, Start) else ()
         if isinstance(start, Start) and arrays:
-            found[-1] = Let(start.name, Operate(CALLS[len(arrays)], arrays))
+            statements[-1] = Let(start.name, Operate(CALLS[len(arrays)], arrays))
         else:
-            found.append(statement)
-    return found
+            statements.append(statement)
+    return statements
 
 
 def _arrays(statement: Statement) -> tuple[Whole, ...]:
-    """The arrays, one or two, whose entries a loop multiplies and adds up; none for what is no
-    such loop."""
+    """Return the one or two arrays whose entries a loop multiplies and sums; () if `statement` is
+    no such loop."""
     lets: dict[str, Scalar] = {}
     extents: dict[sympy.Basic, sympy.Expr] = {}
     while isinstance(statement, Loop) and statement.start == 0:
         extents[statement.index] = statement.extent
-        *before, statement = statement.body
-        lets |= {each.name: each.value for each in before if isinstance(each, Let)}
-        if not all(isinstance(each, Let) for each in before):
+        *lets_before, statement = statement.body
+        lets |= {let.name: let.value for let in lets_before if isinstance(let, Let)}
+        if not all(isinstance(let, Let) for let in lets_before):
             return ()
     if not isinstance(statement, Accumulate):
         return ()
@@ -86,28 +86,29 @@ def _arrays(statement: Statement) -> tuple[Whole, ...]:
     loads = [factor for factor in factors if isinstance(factor, Load)]
     if len(loads) < len(factors) or len(loads) not in CALLS:
         return ()
-    (indices, *others) = {load.indices for load in loads}
+    (indices, *other_indices) = {load.indices for load in loads}
     lengths = tuple(map(extents.get, indices))
-    whole = all(load.buffer.shape == lengths for load in loads)
-    if others or len({*indices}) < len(indices) or len(indices) < len(extents) or not whole:
+    cover_arrays = all(load.buffer.shape == lengths for load in loads)
+    is_bijective = len({*indices}) == len(indices) >= len(extents)
+    if other_indices or not is_bijective or not cover_arrays:
         return ()
     return tuple(Whole(load.buffer) for load in loads)
 
 
-def _shortened(body: Sequence[Statement], reads: Counter[str]) -> tuple[Statement, ...]:
-    """Statements with each call in the statement after it, if nothing else needs it."""
-    found: list[Statement] = []
+def _shortened(body: Sequence[Statement], read_counts: Counter[str]) -> tuple[Statement, ...]:
+    """Move each call into the statement that follows it, if no other statement reads its name."""
+    statements: list[Statement] = []
     for statement in body:
-        before = found[-1] if found else None
+        previous = statements[-1] if statements else None
         if (
-            isinstance(before, Let)
-            and isinstance(before.value, Operate)
-            and before.value.operator in CALLS.values()
+            isinstance(previous, Let)
+            and isinstance(previous.value, Operate)
+            and previous.value.operator in CALLS.values()
             and isinstance(statement, Let | Store)
-            and before.name in names_read(statement)
-            and reads[before.name] == 1
+            and previous.name in names_read(statement)
+            and read_counts[previous.name] == 1
         ):
-            found[-1] = rebuilt(statement, {Name(before.name): before.value}.get)
+            statements[-1] = rebuilt(statement, {Name(previous.name): previous.value}.get)
         else:
-            found.append(statement)
-    return tuple(found)
+            statements.append(statement)
+    return tuple(statements)

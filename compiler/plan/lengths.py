@@ -32,35 +32,35 @@ def is_beyond_range(square: Scalar) -> Operate:
 
 
 def length_nests(
-    square: ir.Node, view: View, where: Callable[[ir.Node], View | None], names: Names
+    square: ir.Node, view: View, view_of: Callable[[ir.Node], View | None], names: Names
 ) -> list[LoopNest]:
-    """The roots of `square` in the place `view`: first all of them, which loops do by vector
-    instructions, then those whose squares are beyond the range once more."""
-    builder = Builder(where, names)
+    """Write the roots of `square` to `view`: first all of them, in loops with vector instructions,
+    then again those whose squares are beyond the range of numbers."""
+    builder = Builder(view_of, names)
     at = [index_symbol(axis) for axis in range(square.ndim)]
     roots = builder.scalars.operate("sqrt", builder.entry(square, at))
-    first = builder.nest(view, at, roots, dict(enumerate(square.shape))).build(False)
+    plain_nest = builder.nest(view, at, roots, dict(enumerate(square.shape))).build(False)
 
-    def named(value: int, loops: Loops) -> tuple[str, tuple[Statement, ...]]:
+    def named_sum(value: int, loops: Loops) -> tuple[str, tuple[Statement, ...]]:
         name = names.numbered("s")
         local = View(Buffer(name, ()), (), local=True)
         return name, builder.nest(local, (), value, loops).build(False).body
 
-    total, read = named(builder.entry(square, at), {})
-    known = builder.scalars.name(total)
-    parts, again, extents = list[int](), list[Statement](), list[Loops]()
+    total, total_statements = named_sum(builder.entry(square, at), {})
+    total_value = builder.scalars.name(total)
+    parts, scaled_statements, extents = list[int](), list[Statement](), list[Loops]()
     for term in square.terms if isinstance(square, ir.Sum) else (square,):
         value, loops = builder.summand(term, at)
-        part, statements = named(builder.scalars.scaled(value, known), loops)
+        part, statements = named_sum(builder.scalars.scaled(value, total_value), loops)
         parts.append(builder.scalars.name(part))
-        again += statements
+        scaled_statements += statements
         extents.append(loops)
     root = builder.scalars.operate("sqrt", builder.scalars.sum(parts))
-    length = builder.scalars.operate("unscaled", root, known)
-    again += builder.nest(view, at, length, {}).build(False).body
-    guarded = (*read, Guard(is_beyond_range(Name(total)), tuple(again)))
+    length = builder.scalars.operate("unscaled", root, total_value)
+    scaled_statements += builder.nest(view, at, length, {}).build(False).body
+    guarded = (*total_statements, Guard(is_beyond_range(Name(total)), tuple(scaled_statements)))
     if not square.ndim:
-        return [LoopNest(first.comment, (*first.body, *guarded))]
+        return [LoopNest(plain_nest.comment, (*plain_nest.body, *guarded))]
     axes = sorted(range(square.ndim), key=lambda axis: view.axes[axis])
     indices = names.indices(len(axes) + max(map(len, extents)))
     renames = dict(zip(indices, indices[len(axes) :], strict=False))
@@ -68,4 +68,4 @@ def length_nests(
     body = renamed(guarded, renames)
     for axis, index in reversed([*zip(axes, indices, strict=False)]):
         body = (Loop(index, square.shape[axis], False, body),)
-    return [first, LoopNest(f"{view.buffer.name} beyond the range of squares", body)]
+    return [plain_nest, LoopNest(f"{view.buffer.name} beyond the range of squares", body)]

@@ -1,4 +1,4 @@
-"""Names for what a kernel needs: short, readable, never one that is taken."""
+"""Short, readable names for the variables of a kernel, each used once."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ INDICES = ("i", "j", "k", "l", "p", "q", "r", "s", "u", "v")
 class Names:
     """Hands out identifiers, each only once."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(RESERVED) | set(taken)
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._used = set(RESERVED) | set(reserved)
 
     def exact(self, wish: str) -> str:
-        """`wish`, with underscores behind it while it is taken."""
-        while wish in self._taken:
+        """Return `wish`, with underscores appended until it is free."""
+        while wish in self._used:
             wish += "_"
-        self._taken.add(wish)
+        self._used.add(wish)
         return wish
 
     def numbered(self, stem: str) -> str:
-        """The first free one of stem0, stem1, ..."""
-        return self.exact(next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._taken))
+        """Return the first free name of stem0, stem1, ..."""
+        return self.exact(next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._used))
 
     def indices(self, number: int) -> list[sympy.Symbol]:
-        """Loop indices, i, j, k, ...; every nest uses the same ones again."""
-        letters = (name for name in INDICES if name not in self._taken)
-        further = (f"i{n}" for n in count() if f"i{n}" not in self._taken)
+        """Return loop indices i, j, k, ...; every nest uses the same ones again."""
+        letters = (name for name in INDICES if name not in self._used)
+        further = (f"i{n}" for n in count() if f"i{n}" not in self._used)
         names = islice(chain(letters, further), number)
         return [sympy.Symbol(name, integer=True, nonnegative=True) for name in names]

@@ -14,7 +14,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.degrees import degree
-from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, split
+from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, separate
 from derivatrix.compiler.plan.infix import infix_text
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import nominal
@@ -45,9 +45,10 @@ Loops = dict[int, sympy.Expr]
 
 @dataclass(frozen=True)
 class View:
-    """Where a node's entries are: axis a of the node is axis axes[a] of the buffer.
-    A `local` is a scalar variable instead of a buffer. The two axes of each of the `packed` pairs,
-    which the node is symmetric in, are one of the buffer: the lower triangle, row by row."""
+    """The place of a node's entries: axis a of the node is axis axes[a] of the buffer.
+
+    local: the buffer is a scalar variable. packed: pairs of axes in which the node is symmetric;
+    the two axes of a pair are one axis of the buffer, the lower triangle, row by row."""
 
     buffer: Buffer
     axes: tuple[int, ...]
@@ -55,56 +56,58 @@ class View:
     packed: tuple[tuple[int, ...], ...] = ()
 
     def indices(self, indices: Sequence[sympy.Expr]) -> Indices:
-        """The buffer's indices of an entry of the node."""
-        found: list[sympy.Expr] = [sympy.S.Zero] * len(self.buffer.shape)
+        """Return the indices in the buffer of an entry of the node."""
+        buffer_indices: list[sympy.Expr] = [sympy.S.Zero] * len(self.buffer.shape)
         for axis, index in zip(self.axes, indices, strict=True):
-            found[axis] = index
+            buffer_indices[axis] = index
         for axes in self.packed:
             pair = [indices[axis] for axis in axes]
             row, column = sympy.Max(*pair), sympy.Min(*pair)
-            found[self.axes[axes[0]]] = row * (row + 1) / 2 + column
-        return tuple(found)
+            buffer_indices[self.axes[axes[0]]] = row * (row + 1) / 2 + column
+        return tuple(buffer_indices)
 
     @property
-    def natural(self) -> bool:
-        """Whether the axes are in the node's own order."""
-        return self.ordered(range(len(self.buffer.shape)))
+    def is_natural(self) -> bool:
+        """Whether the axes in memory are in the node's order."""
+        return self.has_order(range(len(self.buffer.shape)))
 
-    def ordered(self, order: Sequence[int]) -> bool:
+    def has_order(self, order: Sequence[int]) -> bool:
         """Return whether the axes come in this order (axis numbers) in memory."""
         return not self.local and self.axes == tuple(map(order.index, range(len(order))))
 
 
 class Builder:
-    """Builds one nest that writes to one place. Loops over an axis of the size `samples` are
-    innermost, as that axis comes last in memory."""
+    """A builder of one nest, which writes to one place.
+
+    view_of: node -> its place in memory, None if it has none; samples: the size of an axis that
+    comes last in memory, loops over which are innermost."""
 
     def __init__(
         self,
-        where: Callable[[ir.Node], View | None],
+        view_of: Callable[[ir.Node], View | None],
         names: Names,
         samples: sympy.Symbol | None = None,
     ) -> None:
         self.scalars = Scalars()
-        self._where = where
-        self._known: dict[tuple[ir.Node, tuple[sympy.Expr, ...]], int] = {}
+        self._view_of = view_of
+        self._values: dict[tuple[ir.Node, tuple[sympy.Expr, ...]], int] = {}
         self.names = names
         self.samples = samples
 
     def entry(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
-        """The scalar `node[indices]`; nodes without a place of their own are expanded."""
-        view = self._where(node)
+        """Return the scalar `node[indices]`; an entry of a node without a place is computed."""
+        view = self._view_of(node)
         if view is not None:
             if view.local:
                 return self.scalars.name(view.buffer.name, degree(node))
             return self.scalars.load(Load(view.buffer, view.indices(indices)), degree(node))
         key = node, tuple(indices)
-        if key not in self._known:
-            self._known[key] = self._expanded(node, indices)
-        return self._known[key]
+        if key not in self._values:
+            self._values[key] = self._expanded(node, indices)
+        return self._values[key]
 
     def _expanded(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
-        """The scalar `node[indices]`, made of the entries of the node's children."""
+        """Compute the scalar `node[indices]` from entries of the node's children."""
         match node:
             case ir.Structural():
                 axes = tuple(range(node.ndim))
@@ -132,7 +135,7 @@ class Builder:
     def product(
         self, coefficient: sympy.Expr, factors: Sequence[ir.Factor], at: dict[int, sympy.Expr]
     ) -> int:
-        """The product of the factors' entries where label l is the index at[l]."""
+        """Multiply the factors' entries; label l has the index at[l]."""
         entries = [self.entry(node, [at[label] for label in labels]) for node, labels in factors]
         return self.scalars.product(entries, coefficient)
 
@@ -141,7 +144,7 @@ class Builder:
         if not isinstance(node, ir.Einsum):
             return self._expanded(node, indices), {}
         binding = loop_indices(node, dict(enumerate(indices)))
-        value = self.product(node.coefficient, split(node.factors)[1], binding.indices)
+        value = self.product(node.coefficient, separate(node.factors)[1], binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops}
         return self._choose(binding.conditions, value), loops
 
@@ -152,7 +155,7 @@ class Builder:
         return self.scalars.operate("choose", test, value, self.scalars.number(sympy.S.Zero))
 
     def below(self, value: int) -> list[int]:
-        """Every value that `value` is made of, children first."""
+        """List `value` and all values that it is computed from, children first."""
         order: dict[int, None] = {}
 
         def visit(number: int) -> None:
@@ -165,7 +168,7 @@ class Builder:
         return list(order)
 
     def loads(self, value: int) -> list[Load]:
-        """The buffer entries that `value` reads."""
+        """List the buffer entries that `value` reads."""
         entries = (self.scalars.entries[number] for number in self.below(value))
         return [payload for operator, payload, _ in entries if isinstance(payload, Load)]
 
@@ -177,8 +180,8 @@ class Builder:
         loops: dict[int, sympy.Expr],
         conditions: Sequence[Boolean] = (),
     ) -> Nest:
-        """Loops that set target[at] to the sum of `value` over those `at` does not depend on.
-        `loops`: label -> extent."""
+        """Make loops that set target[at] to `value`, summed over the loops on which `at` does not
+        depend. loops: label -> extent."""
         place = Load(target.buffer, () if target.local else target.indices(at))
         return Nest(self, place, target.local, value, loops, conditions)
 
@@ -186,9 +189,9 @@ class Builder:
 def loop_order(
     accesses: list[Load], loops: dict[int, sympy.Expr], samples: sympy.Symbol | None
 ) -> list[int]:
-    """The loops, outermost first: the innermost runs along the samples, or else along the last axis
-    of the accesses with the most entries, the others follow the axes of the largest access. The
-    first access is written."""
+    """Order the loops, outermost first. The innermost one runs along the samples, else along the
+    last axis of the accesses with the most entries; the others follow the axes of the largest
+    access. The first access is written, the others are read."""
     weights: list[tuple[float, Load]] = []
     for position, access in enumerate(accesses):
         weight = math.prod(nominal(loops[label]) for label in _labels(access, loops))
@@ -196,10 +199,10 @@ def loop_order(
     weights.sort(key=lambda entry: -entry[0])
     stride_one = dict.fromkeys(loops, 0.0)
     for weight, access in weights:
-        elsewhere = {s for index in access.indices[:-1] for s in index.free_symbols}
-        last = access.indices[-1].free_symbols if access.indices else set()
+        in_other_axes = {s for index in access.indices[:-1] for s in index.free_symbols}
+        in_last_axis = access.indices[-1].free_symbols if access.indices else set()
         for label in loops:
-            if index_symbol(label) in last - elsewhere:
+            if index_symbol(label) in in_last_axis - in_other_axes:
                 stride_one[label] += weight
     order = [label for _, access in weights for label in _labels(access, loops)]
     order = list(dict.fromkeys([*order, *loops]))
@@ -214,15 +217,17 @@ def loop_order(
 
 
 def _labels(access: Load, loops: dict[int, sympy.Expr]) -> list[int]:
-    """The loops that an access depends on, by its axes."""
-    found: dict[int, None] = {}
+    """List the loops that an access depends on, in the order of its axes."""
+    labels: dict[int, None] = {}
     for index in access.indices:
-        found.update((label, None) for label in loops if index.has(index_symbol(label)))
-    return list(found)
+        labels.update((label, None) for label in loops if index.has(index_symbol(label)))
+    return list(labels)
 
 
 class Nest:
-    """A loop nest: each value is computed once, in the outermost loop that it can be in."""
+    """A loop nest that computes each value once, in the outermost loop that it can be in.
+
+    `_outer_count`: number of loops outside of the innermost reductions."""
 
     def __init__(
         self,
@@ -248,74 +253,75 @@ class Nest:
         self._indices = self._names.indices(len(order))
         self._renames: dict[sympy.Expr, sympy.Expr] = dict(zip(symbols, self._indices, strict=True))
         self._renames |= {index_symbol(label): sympy.S.Zero for label in single}
-        used = {symbol for index in place.indices for symbol in index.free_symbols}
-        self._reduced = [symbol not in used for symbol in symbols]
-        self._suffix = len(order)
-        while self._suffix > 0 and self._reduced[self._suffix - 1]:
-            self._suffix -= 1
+        target_symbols = {symbol for index in place.indices for symbol in index.free_symbols}
+        self._reduced = [symbol not in target_symbols for symbol in symbols]
+        self._outer_count = len(order)
+        while self._outer_count > 0 and self._reduced[self._outer_count - 1]:
+            self._outer_count -= 1
         self._guards: list[list[Boolean]] = [[] for _ in range(len(order) + 1)]
         for condition in conditions:
             guard = condition.xreplace(self._renames)
             if guard != sympy.true:
                 self._guards[self._depth_of(condition)].append(guard)
         self._lets: list[list[Let]] = [[] for _ in range(len(order) + 1)]
-        self._named: dict[int, str] = {}
+        self._locals: dict[int, str] = {}
         self._total: str | None = None
         self._uses: Counter[int] = Counter()
 
     @property
-    def scattered(self) -> bool:
-        """Whether one entry is added to in separate rounds of an outer loop, so that the
-        target must be zero before."""
-        return any(self._reduced[: self._suffix])
+    def is_scattered(self) -> bool:
+        """Whether rounds of an outer loop add to the same entry, so that the target must be zero
+        before."""
+        return any(self._reduced[: self._outer_count])
 
     def build(self, accumulate: bool) -> LoopNest:
-        """The nest. `accumulate`: add to what is there."""
+        """Build the nest; accumulate: add to the entries of the target."""
         comment = self.comment(accumulate)
-        body = self._reduction(accumulate) if self._suffix < len(self._extents) else None
+        body = self._reduction(accumulate) if self._outer_count < len(self._extents) else None
         if body is None:
             (value,) = self._scalars.within_range([self._value], self._depth)
             self._count([value])
-            body = [self._write(self._scalar(value, self._suffix), accumulate)]
-        for depth in range(self._suffix, 0, -1):
+            body = [self._write(self._scalar(value, self._outer_count), accumulate)]
+        for depth in range(self._outer_count, 0, -1):
             body = self._loop(depth, body)
         return LoopNest(comment, tuple(self._level(0, body)))
 
     def _reduction(self, accumulate: bool) -> list[Statement]:
-        """Sum over the innermost loops in a scalar; factors that do not depend on them wait."""
-        inner, outer = self._part(self._value)
+        """Sum over the innermost loops in a scalar; multiply by factors that do not depend on these
+        loops afterwards."""
+        inner, outer = self._split_constant_factors(self._value)
         is_result = self._local and outer == [] and not accumulate
         total = self._place.buffer.name if is_result else self._names.numbered("s")
         self._total = total
-        sign, factors = self._signed(outer)
-        whole = self._scalars.name(total, self._scalars.degree(inner))
-        result = self._scalars.product([*factors, whole], sign)
+        sign, factors = self._split_sign(outer)
+        total_value = self._scalars.name(total, self._scalars.degree(inner))
+        result = self._scalars.product([*factors, total_value], sign)
         inner, result = self._scalars.within_range([inner, result], self._depth)
         self._count([inner, result])
-        added = self._scalar(inner, len(self._extents))
-        stored = self._scalar(result, self._suffix)
-        body: list[Statement] = [Accumulate(total, added)]
-        for depth in range(len(self._extents), self._suffix, -1):
+        inner_scalar = self._scalar(inner, len(self._extents))
+        result_scalar = self._scalar(result, self._outer_count)
+        body: list[Statement] = [Accumulate(total, inner_scalar)]
+        for depth in range(len(self._extents), self._outer_count, -1):
             body = self._loop(depth, body)
-        finish = [] if is_result else [self._write(stored, accumulate)]
+        finish = [] if is_result else [self._write(result_scalar, accumulate)]
         return [Start(total), *body, *finish]
 
-    def _part(self, value: int) -> tuple[int, list[int]]:
-        """value = inner * outer factors, which do not depend on the innermost reductions."""
+    def _split_constant_factors(self, value: int) -> tuple[int, list[int]]:
+        """Split `value` into inner * outer factors; these do not depend on the innermost loops."""
         operator, _, children = self._scalars.entries[value]
         if operator == "neg":
-            inner, outer = self._part(children[0])
+            inner, outer = self._split_constant_factors(children[0])
             return inner, [*outer, self._scalars.number(sympy.S.NegativeOne)]
         if operator == "mul":
-            outer = [child for child in children if self._depth(child) <= self._suffix]
-            rest = [child for child in children if child not in outer]
-            return self._scalars.product(rest), outer
+            outer = [child for child in children if self._depth(child) <= self._outer_count]
+            inner_factors = [child for child in children if child not in outer]
+            return self._scalars.product(inner_factors), outer
         return value, []
 
-    def _signed(self, factors: list[int]) -> tuple[sympy.Expr, list[int]]:
+    def _split_sign(self, factors: list[int]) -> tuple[sympy.Expr, list[int]]:
         negative = [f for f in factors if self._scalars.constant(f) == -1]
-        rest = [factor for factor in factors if factor not in negative]
-        return sympy.Integer(-1) ** len(negative), rest
+        other_factors = [factor for factor in factors if factor not in negative]
+        return sympy.Integer(-1) ** len(negative), other_factors
 
     def _write(self, value: Scalar, accumulate: bool) -> Statement:
         if self._local:
@@ -346,7 +352,7 @@ class Nest:
         for number in self._builder.below(value):
             _, payload, _ = self._scalars.entries[number]
             if payload is not None and payload == self._total:
-                depth = max(depth, self._suffix)
+                depth = max(depth, self._outer_count)
             elif isinstance(payload, Load):
                 depth = max([depth, *(self._depth_of(index) for index in payload.indices)])
             elif isinstance(payload, sympy.Basic):
@@ -359,24 +365,25 @@ class Nest:
             self._uses.update(self._scalars.entries[number][2])
 
     def _scalar(self, value: int, depth: int) -> Scalar:
-        """The value for use inside `depth` loops, by name if it is used again or known before."""
+        """Return the value for use inside `depth` loops: named if it is used more than once, or
+        known further out."""
         operator, payload, _ = self._scalars.entries[value]
-        if value in self._named:
-            return Name(self._named[value])
+        if value in self._locals:
+            return Name(self._locals[value])
         if isinstance(payload, sympy.Basic):
             renamed = payload.xreplace(self._renames)
             return Number(renamed) if operator == "number" else Test(renamed)
         if operator == "name":
             return Name(str(payload))
-        own = self._depth(value)
-        if self._uses[value] < 2 and own >= depth:
-            return self._made(value, depth)
-        made = self._made(value, own)
-        self._named[value] = self._names.numbered("a")
-        self._lets[own].append(Let(self._named[value], made))
-        return Name(self._named[value])
+        value_depth = self._depth(value)
+        if self._uses[value] < 2 and value_depth >= depth:
+            return self._operated(value, depth)
+        definition = self._operated(value, value_depth)
+        self._locals[value] = self._names.numbered("a")
+        self._lets[value_depth].append(Let(self._locals[value], definition))
+        return Name(self._locals[value])
 
-    def _made(self, value: int, depth: int) -> Scalar:
+    def _operated(self, value: int, depth: int) -> Scalar:
         operator, payload, children = self._scalars.entries[value]
         if isinstance(payload, Load):
             return self._renamed(payload)
@@ -385,7 +392,7 @@ class Nest:
         return Operate(operator, tuple(self._scalar(child, depth) for child in children))
 
     def _outer_first(self, factors: tuple[int, ...], depth: int) -> tuple[int, ...]:
-        """Factors with those known further out multiplied there."""
+        """Multiply the factors that are known further out first, outside of the inner loops."""
         outer = [factor for factor in factors if self._depth(factor) < depth]
         inner = [factor for factor in factors if factor not in outer]
         if len(outer) < 2 or not inner:
@@ -397,15 +404,15 @@ class Nest:
 
     def comment(self, accumulate: bool) -> str:
         """Write the nest's result in index notation."""
-        self._named.clear()
+        self._locals.clear()
         place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
-        written = self._mentions(self._value) <= 90
-        value = infix_text(self._scalar_tree(self._value)) if written else ""
-        if not written or len(value) > 90:
-            reads = dict.fromkeys(
+        is_short = self._mentions(self._value) <= 90
+        value = infix_text(self._scalar_tree(self._value)) if is_short else ""
+        if not is_short or len(value) > 90:
+            entries_read = dict.fromkeys(
                 infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )
-            value = f"f({', '.join(reads)})"
+            value = f"f({', '.join(entries_read)})"
         over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]
         value = f"sum[{', '.join(over)}] {value}" if over else value
         return f"{place} {'+=' if accumulate else '='} {value}"
@@ -419,7 +426,7 @@ class Nest:
         return counts[value]
 
     def _scalar_tree(self, value: int) -> Scalar:
-        """The whole value, with nothing named in it."""
+        """Return the value as one expression, without names of partial results."""
         operator, payload, children = self._scalars.entries[value]
         if isinstance(payload, Load):
             return self._renamed(payload)

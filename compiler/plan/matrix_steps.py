@@ -1,4 +1,4 @@
-"""Products of matrices by BLAS: what it reads as matrices, and which entries it leaves out."""
+"""Products of matrices by BLAS: which operands it reads, and which entries it leaves out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.plan.workspace import Setting, Workspace, by_sizes, stack_operand
 
 Pair = tuple[int, ir.Labels]
-"""Two axes that a factor is symmetric in: the factor's position, and their labels."""
+"""The position of a factor, and the labels of two axes in which it is symmetric."""
 TRANSPOSED = {"whole": "whole", "lower": "upper", "upper": "lower"}
 
 
@@ -30,7 +30,7 @@ class MatrixSteps(Workspace):
 
     def __init__(self, setting: Setting) -> None:
         self._onto_symmetric: set[ir.Node] = set()
-        """The term that is being added to what is symmetric, if it is."""
+        """Terms that are added to a symmetric matrix."""
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         super().__init__(setting)
@@ -40,7 +40,7 @@ class MatrixSteps(Workspace):
         return node.ndim == 2 and "symmetric" in self._facts(node)
 
     def _gemm(self, node: ir.Einsum, groups: Groups, view: View, accumulate: bool) -> None:
-        """A product of matrices by one call of BLAS, into a place that it can write to."""
+        """Multiply matrices by one call of BLAS, into a place that it can write to."""
         symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
         if symmetric and self._on_processor and weighted(node) is not None:
             if by_sizes(node.coefficient):
@@ -55,7 +55,7 @@ class MatrixSteps(Workspace):
             self._through(node, view, order, accumulate)
             return
         core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
-        below = node in self._read_below_diagonal and core and view.natural and not accumulate
+        below = node in self._read_below_diagonal and core and view.is_natural and not accumulate
         part = "lower" if below else "symmetric" if symmetric else "whole"
         left = self._matrix(node, 0, groups.batch, target.first, groups.inner)
         right = self._matrix(node, 1, groups.batch, left.second, target.second)
@@ -82,100 +82,100 @@ class MatrixSteps(Workspace):
         self.steps.append(renamed(step, renames))
 
     def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
-        """Compute A' diag(w) A, if that is what a symmetric product is, and A's rows come one
-        after the other in memory."""
-        found = weighted(node)
-        if found is None or view.local or len(view.buffer.shape) != 2:
+        """Compute a symmetric product as A' diag(w) A; False unless it is one, and the rows of A
+        are contiguous in memory."""
+        factors = weighted(node)
+        if factors is None or view.local or len(view.buffer.shape) != 2:
             return False
-        samples, weights = found
+        samples, weights = factors
         rows = self._place(samples, range(2))
-        if not rows.natural or isinstance(samples, ir.Constant):
+        if not rows.is_natural or isinstance(samples, ir.Constant):
             return False
         constant = isinstance(weights, ir.Constant)
-        along = self._copied(weights, range(1)) if constant else self._place(weights)
-        operands = Operand(rows.buffer, samples.shape), Operand(along.buffer, weights.shape)
+        weights_view = self._copied(weights, range(1)) if constant else self._place(weights)
+        operands = Operand(rows.buffer, samples.shape), Operand(weights_view.buffer, weights.shape)
         target = Operand(view.buffer, node.shape)
         comment = self._described(node, view, accumulate)
         self.steps.append(Call(comment, "blas.weighted_gram", (*operands, accumulate, target)))
         return True
 
     def _pairs(self, node: ir.Node) -> list[Pair]:
-        """The factors of a product of matrices that are symmetric in two axes of the result, so
-        that half of the entries are enough; last the one that is read along the last axis."""
+        """List the factors of a product of matrices that are symmetric in two axes of the result:
+        half of these entries suffice. The pair that is read along the last axis comes last."""
         if not isinstance(node, ir.Einsum) or node in self._halved:
             return []
         groups = product_groups(node)
         if groups is None or groups.batch:
             return []
-        last = [*self._read_orders.get(node, range(node.ndim))][-1]
-        found: list[Pair] = []
-        for position, own in enumerate((groups.rows, groups.columns)):
+        last_axis = [*self._read_orders.get(node, range(node.ndim))][-1]
+        pairs: list[Pair] = []
+        for position, group in enumerate((groups.rows, groups.columns)):
             factor, labels = node.factors[position]
             pair = labels[-2:]
-            known = factor.ndim > 2 and "symmetric" in self._facts(factor)
-            if known and {*pair} <= {*own} and not is_small(node.sizes[pair[0]]):
-                found.append((position, pair))
-        found.sort(key=lambda each: last in each[1])
-        return found if self._on_processor else found[:1]
+            is_symmetric = factor.ndim > 2 and "symmetric" in self._facts(factor)
+            if is_symmetric and {*pair} <= {*group} and not is_small(node.sizes[pair[0]]):
+                pairs.append((position, pair))
+        pairs.sort(key=lambda symmetric_pair: last_axis in symmetric_pair[1])
+        return pairs if self._on_processor else pairs[:1]
 
     def _packed(self, node: ir.Node, pairs: Sequence[Pair]) -> View:
-        """A place for a product that is symmetric in pairs of axes, each of which is one axis in
-        memory; the pair that is read along the last axis is made two again, where it has loops of
-        its own."""
+        """Compute a product that is symmetric in pairs of axes with one axis in memory for each
+        pair. A pair that is read along the last axis is then spread to two axes, on the CPU."""
         assert isinstance(node, ir.Einsum)
         order = list(self._read_orders.get(node, range(node.ndim)))
         factors: list[tuple[ir.Node, Sequence[Hashable]]] = list(node.factors)
         for position, pair in pairs:
             factors[position] = self._half(node.factors[position], pair)
-        rest = [axis for axis in order if not any(axis in pair for _, pair in pairs)]
-        *_, (_, last) = pairs
-        spread = self._on_processor and order[-1] in last
-        first = [pair for _, pair in pairs if not spread or pair != last]
-        labels = [*first, *rest, *([last] if spread else [])]
+        single_axes = [axis for axis in order if not any(axis in pair for _, pair in pairs)]
+        *_, (_, last_pair) = pairs
+        is_spread = self._on_processor and order[-1] in last_pair
+        packed_pairs = [pair for _, pair in pairs if not is_spread or pair != last_pair]
+        labels = [*packed_pairs, *single_axes, *([last_pair] if is_spread else [])]
         product = ir.einsum(factors, labels, node.coefficient)
         self._halved.add(product)
-        found = self._place(product, range(product.ndim))
-        places = {axis: found.axes[labels.index(axis)] for axis in rest}
-        for pair in first:
-            places |= dict.fromkeys(pair, found.axes[labels.index(pair)])
-        if spread:
-            size = node.sizes[last[0]]
-            whole = self._fresh((*product.shape[:-1], size, size), range(product.ndim + 1))
-            places |= {axis: product.ndim - 1 + number for number, axis in enumerate(last)}
+        view = self._place(product, range(product.ndim))
+        places = {axis: view.axes[labels.index(axis)] for axis in single_axes}
+        for pair in packed_pairs:
+            places |= dict.fromkeys(pair, view.axes[labels.index(pair)])
+        if is_spread:
+            size = node.sizes[last_pair[0]]
+            spread_view = self._fresh((*product.shape[:-1], size, size), range(product.ndim + 1))
+            places |= {axis: product.ndim - 1 + number for number, axis in enumerate(last_pair)}
             operands = (
-                stack_operand(found.buffer, product.shape, 1),
-                stack_operand(whole.buffer, whole.buffer.shape, 2),
+                stack_operand(view.buffer, product.shape, 1),
+                stack_operand(spread_view.buffer, spread_view.buffer.shape, 2),
             )
             self._call("whole matrices of triangles", "blas.spread_triangles", *operands)
-            found = whole
+            view = spread_view
         axes = tuple(places[axis] for axis in range(node.ndim))
-        self._views[node] = View(found.buffer, axes, packed=tuple(first))
+        self._views[node] = View(view.buffer, axes, packed=tuple(packed_pairs))
         return self._views[node]
 
     def _half(self, factor: ir.Factor, pair: ir.Labels) -> tuple[ir.Node, Sequence[Hashable]]:
-        """The lower triangles of a factor that is symmetric in its last two axes, which are one,
-        labelled by both."""
+        """Take the lower triangles of a factor that is symmetric in its last two axes; these become
+        one axis, whose label is the pair."""
         node, labels = factor
         if is_elementwise(node) and (isinstance(node, ir.Einsum) or self._uses[node] < 2):
             self._stored.discard(node)  # it is computed where it is packed
-        kept = (*labels[:-2], pair)
-        return ir.einsum([(ir.Vech(node.shape[-1]), (pair, *pair)), factor], kept), kept
+        packed = (*labels[:-2], pair)
+        return ir.einsum([(ir.Vech(node.shape[-1]), (pair, *pair)), factor], packed), packed
 
     def _triangle(self, factor: ir.Factor, batch: ir.Labels, rows: ir.Labels) -> str:
-        """What is known of a factor as a stack of matrices with these rows."""
+        """Return "lower" or "upper" for a factor that is triangular as matrices with these rows,
+        else "whole"."""
         node, labels = factor
-        known = self._facts(node) & {"lower", "upper"}
+        triangles = self._facts(node) & {"lower", "upper"}
         core = labels[-2:-1], labels[-1:]
-        if len(known) != 1 or not {*labels[:-2]} <= {*batch} or rows not in core:
+        if len(triangles) != 1 or not {*labels[:-2]} <= {*batch} or rows not in core:
             return "whole"
-        (triangle,) = known
+        (triangle,) = triangles
         return triangle if rows == core[0] else TRANSPOSED[triangle]
 
     def _matrix(
         self, node: ir.Einsum, position: int, batch: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> Matrix:
-        """A factor as matrices with rows over `first`, in that order; copied if need be.
-        The columns' order is the caller's for the second factor, free for the first."""
+        """Read a factor as matrices with rows over `first`, in this order; copy it if necessary.
+        The second factor has its columns in the order of `second`, the first one in any order."""
         factor, labels = node.factors[position]
         order: Sequence[int] = self._orders.get(factor, range(2))
         if factor.ndim > 2:
@@ -194,8 +194,8 @@ class MatrixSteps(Workspace):
     def _matrix_axes(
         self, node: ir.Einsum, labels: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> ir.Labels:
-        """The order in memory of the axes of a factor's matrices: rows and columns as the factor
-        has them, which is how most are filled; but the samples come last."""
+        """Order the axes of a factor's matrices in memory: as the factor's axes, the order in which
+        most arrays are filled; but the samples come last."""
         orders = [(*first, *second), (*second, *first)]
         if tuple(label for label in labels if label in orders[0]) == orders[1]:
             orders.reverse()

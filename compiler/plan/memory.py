@@ -1,4 +1,4 @@
-"""Work arrays: where they are made, and which share memory."""
+"""Work arrays: their allocation, and which of them share memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from derivatrix.compiler.plan.visit import buffers
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps with their work buffers, which share memory where they have one shape and are
-    needed one after the other."""
+    """Yield the steps with allocations of their work buffers; buffers of one shape share memory if
+    one is last used before the other is first used."""
     used = [[b for b in dict.fromkeys(buffers(step)) if b.role == "work"] for step in steps]
-    last = {buffer: position for position, found in enumerate(used) for buffer in found}
+    last_use = {buffer: position for position, arrays in enumerate(used) for buffer in arrays}
     places: dict[Buffer, Buffer] = {}
     free: list[Buffer] = []
     following: list[Step] = []
@@ -28,11 +28,11 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
             if fitting:
                 free.remove(fitting[-1])
                 following.append(Reuse(buffer, fitting[-1]))
-        free += [places[buffer] for buffer in used[position] if last[buffer] == position]
+        free += [places[buffer] for buffer in used[position] if last_use[buffer] == position]
         following.append(step)
-    made = dict.fromkeys(places.values())
-    if made:
-        yield Allocate(tuple(made))
+    allocations = dict.fromkeys(places.values())
+    if allocations:
+        yield Allocate(tuple(allocations))
     yield from following
 
 
@@ -40,7 +40,7 @@ def entries(plan: Plan) -> sympy.Expr:
     """Count the entries of the plan's arguments, results and work arrays."""
     shapes = [argument.shape for argument in plan.arguments]
     shapes += [buffer.shape for _, buffer in plan.outputs]
-    for made in plan.variants[:1] or [plan]:
-        steps = [step for step in made.steps if isinstance(step, Allocate)]
+    for variant in plan.variants[:1] or [plan]:
+        steps = [step for step in variant.steps if isinstance(step, Allocate)]
         shapes += [buffer.shape for step in steps for buffer in step.buffers]
     return sympy.expand(sympy.Add(*map(product, shapes)))

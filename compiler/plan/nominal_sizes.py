@@ -11,14 +11,14 @@ SYMBOLIC = 100
 BATCH = 1000
 """The number of samples assumed for a batch."""
 SMALL = 8
-"""The largest size for which loops beat BLAS."""
+"""The largest size for which loops are faster than BLAS."""
 LARGE = sympy.Integer(3000)
-"""The sizes at which it is decided whether threads gain from sharing work."""
+"""The number assumed for every size when a kernel decides whether threads share its work."""
 
 
 @cache
 def nominal(size: sympy.Expr) -> float:
-    """The size as a number: literal ones as they are, `batch` large, the others 100."""
+    """Replace the symbols of a size by numbers: `batch` by 1000, others by 100."""
     values = {
         symbol: sympy.Integer(BATCH if symbol.name == "batch" else SYMBOLIC)
         for symbol in size.free_symbols
@@ -28,7 +28,7 @@ def nominal(size: sympy.Expr) -> float:
 
 
 def at_large(polynomial: sympy.Expr) -> sympy.Expr:
-    """A polynomial where all sizes are large."""
+    """Replace all sizes in a polynomial by `LARGE`."""
     return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
 
 
@@ -38,5 +38,5 @@ def is_small(size: sympy.Expr) -> bool:
 
 
 def product(sizes: tuple[sympy.Expr, ...]) -> sympy.Expr:
-    """The number of entries of an array of this shape."""
+    """Count the entries of an array of this shape."""
     return sympy.expand(sympy.Mul(*sizes))

@@ -18,7 +18,7 @@ from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, s
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[solvers.Solver, tuple[Operand, ...]]
-"""Kernels for a kind of matrix, and the factored matrices that they take."""
+"""The kernels for a kind of matrix, and the factored matrices that are their operands."""
 
 
 class OperationSteps(Workspace):
@@ -34,18 +34,18 @@ class OperationSteps(Workspace):
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
     def _solved(self, node: ir.Node) -> solvers.Solve | None:
-        """A product with an inverse, where it is a solve: it is not if it is a product of matrices
-        and the inverse is needed anyway."""
+        """Match a product with an inverse that is computed by a solve. A product of matrices is not
+        if the inverse itself is computed: BLAS multiplies faster than it substitutes."""
         solve = solvers.match_solve(node)
-        at_hand = solve is not None and solve.inverse in self._inverses
-        return None if at_hand and product_groups(node) is not None else solve
+        is_computed = solve is not None and solve.inverse in self._inverses
+        return None if is_computed and product_groups(node) is not None else solve
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
-        """The order of axes that suits how a node is computed, else how it is read."""
+        """Choose the order of axes that suits how a node is computed, else how it is read."""
         solve = self._solved(node)
         if self._samples is not None and self._samples in node.shape:
-            first = None if solve is None else solve.solved
-            ranks = [(size == self._samples, axis != first) for axis, size in enumerate(node.shape)]
+            start = None if solve is None else solve.solved
+            ranks = [(size == self._samples, axis != start) for axis, size in enumerate(node.shape)]
             return sorted(range(node.ndim), key=ranks.__getitem__)
         if solve is not None:
             return _solve_order(node, solve)
@@ -56,16 +56,16 @@ class OperationSteps(Workspace):
         return order
 
     def _stacked(self, node: ir.Node, core: int) -> Operand:
-        """The place of a node in natural order, as a stack of its last `core` axes."""
-        view = self._where(node)
+        """Return the place of a node in natural order, as a stack of arrays of `core` axes."""
+        view = self._view_of(node)
         if view is None:
             view = self._place(node, range(node.ndim))
-        if not view.natural or view.buffer.role == "constant":
+        if not view.is_natural or view.buffer.role == "constant":
             view = self._copied(node, range(node.ndim))
         return stack_operand(view.buffer, node.shape, core)
 
     def _fresh_stack(self, shape: Shape, core: int, kind: str = "real") -> tuple[View, Operand]:
-        """A place for a stack of arrays of the last `core` axes; the samples come last."""
+        """Make a place for a stack of arrays of `core` axes; the samples come last."""
         if self._samples not in shape:
             view = self._fresh(shape, range(len(shape)), kind)
             return view, stack_operand(view.buffer, shape, core)
@@ -75,7 +75,7 @@ class OperationSteps(Workspace):
     # Factorisations
 
     def _factorised(self, node: ir.Apply) -> Factorisation:
-        """The factorisation of the argument of an inverse or a determinant, made once."""
+        """Factorise the argument of an inverse or a determinant, once for all of its readers."""
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
             batch_last = self._samples in node.stack
@@ -92,17 +92,17 @@ class OperationSteps(Workspace):
         return self._factored[matrix]
 
     def _to_factor(self, matrix: ir.Node) -> Operand:
-        """A copy of the matrix to be overwritten; the one with the samples last, where nothing
-        else reads that."""
+        """Copy a matrix that a factorisation overwrites. The copy of an argument with the samples
+        last is overwritten itself, if no other step reads it."""
         if isinstance(matrix, ir.Leaf) and self._is_batch_last(matrix) and self._uses[matrix] == 1:
-            own = self._views[matrix].buffer
-            return Operand(own, own.shape)
+            buffer = self._views[matrix].buffer
+            return Operand(buffer, buffer.shape)
         view, operand = self._fresh_stack(matrix.shape, 2)
         self._compute(matrix, view)
         return operand
 
     def _inverted(self, node: ir.Apply) -> Factorisation:
-        """The factorisation of a matrix whose inverse is needed, found to have one."""
+        """Factorise a matrix and check, once, that it has an inverse."""
         method, operands = self._factorised(node)
         matrix = _broadcast(*node.arguments[0], node.stack)
         if method.checked and matrix not in self._invertible:
@@ -112,7 +112,7 @@ class OperationSteps(Workspace):
         return method, operands
 
     def _solve(self, node: ir.Einsum, solve: solvers.Solve, view: View, accumulate: bool) -> None:
-        """A product with an inverse: the right-hand side in place, then a solve on it."""
+        """Multiply by an inverse: write the right-hand side to `view`, then solve in place."""
         output = tuple(range(node.ndim))
         order = () if view.local else axes_order(view, output)
         if batch_last := self._samples in [node.sizes[label] for label in solve.stack]:
@@ -132,14 +132,14 @@ class OperationSteps(Workspace):
         )
         self._compute(right, view)
         by_rows = inner[-1] == solve.solved and not batch_last
-        others = tuple(node.sizes[label] for label in inner if label != solve.solved)
+        other_sizes = tuple(node.sizes[label] for label in inner if label != solve.solved)
         size = node.sizes[solve.solved]
-        matrix = (product(others), size) if by_rows else (size, product(others))
+        matrix = (product(other_sizes), size) if by_rows else (size, product(other_sizes))
         stack = product(tuple(node.sizes[label] for label in solve.stack))
         flags = method.flags if method.definite else (*method.flags, solve.transposed)
         if by_rows:
-            few = method.few_rows if is_small(matrix[0]) else ""
-            kernel = method.kernel(few or "solve_rows")
+            small_kernel = method.few_rows if is_small(matrix[0]) else ""
+            kernel = method.kernel(small_kernel or "solve_rows")
         else:
             kernel = method.kernel("solve" if batch_last else "solve_columns")
         target = Operand(view.buffer, (*matrix, stack) if batch_last else (stack, *matrix))
@@ -148,14 +148,14 @@ class OperationSteps(Workspace):
     # Operations
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
-        """An operation, into a place whose axes are in the order that its kernel fills."""
+        """Compute an operation into a place whose axes are in the order that its kernel writes."""
         name = node.operation.name
         batch_last = self._samples in node.stack
         if batch_last and name not in solvers.FACTORED:
             self._columns(node, view, accumulate)
             return
         order = first_last(node.ndim) if batch_last else tuple(range(node.ndim))
-        if accumulate or (node.ndim and not view.ordered(order)):
+        if accumulate or (node.ndim and not view.has_order(order)):
             self._through(node, view, order, accumulate)
             return
         core = node.ndim - len(node.stack)
@@ -176,22 +176,22 @@ class OperationSteps(Workspace):
             self._operation(node, target)
 
     def _columns(self, node: ir.Apply, view: View, accumulate: bool) -> None:
-        """An operation on vectors, the stack of which comes last in memory."""
+        """Compute an operation on vectors whose stack comes last in memory."""
         order = self._preferred(node)
         if accumulate or axes_order(view, tuple(range(node.ndim))) != tuple(order):
             self._through(node, view, order, accumulate)
             return
         argument, _ = node.arguments[0]
-        given = self._place(argument, (1, 0))
-        if given.axes != (1, 0):
-            given = self._copied(argument, (1, 0))
+        argument_view = self._place(argument, (1, 0))
+        if argument_view.axes != (1, 0):
+            argument_view = self._copied(argument, (1, 0))
         kernel = node.operation.columns
         assert kernel is not None
-        operands = (Operand(buffer, buffer.shape) for buffer in (given.buffer, view.buffer))
+        operands = (Operand(buffer, buffer.shape) for buffer in (argument_view.buffer, view.buffer))
         self._call(node.operation.name, kernel, *operands)
 
     def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
-        """A root by Newton's method, on kernels of the residual and of its Jacobian."""
+        """Find a root by Newton's method, with kernels of the residual and of its Jacobian."""
         key = node.operation.key.replace(".", "_")
         inputs = [*equation.given, equation.unknown]
         residual, jacobian = (
@@ -213,14 +213,14 @@ class OperationSteps(Workspace):
         )
 
     def _arguments(self, node: ir.Apply) -> tuple[Operand, ...]:
-        """The places of an operation's arguments, all with its whole stack."""
+        """Return the places of an operation's arguments, each broadcast to the full stack."""
         return tuple(
             self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
             for argument, labels in node.arguments
         )
 
     def _operation(self, node: ir.Apply, target: Operand) -> None:
-        """Any other operation, by the kernel of its record: (arguments, outputs, parameters)."""
+        """Call the kernel of an operation's record: (arguments, outputs, parameters)."""
         operation = node.operation
         if operation.kernel is None:
             raise UnsupportedError(f"the operation {operation.name} has no kernel")
@@ -240,8 +240,8 @@ class OperationSteps(Workspace):
         self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]
 
     def _sylvester(self, node: ir.Apply, target: Operand) -> None:
-        """A X + X B = C, where B is Aᵀ if only A is given. Schur forms are made once for a matrix
-        and its transpose."""
+        """Solve A X + X B = C, where B is Aᵀ if the node has no B. A matrix and its transpose share
+        one Schur form."""
         *matrices, constant = (_broadcast(*argument, node.stack) for argument in node.arguments)
         bases = [ir.transposed(matrix) or matrix for matrix in matrices]
         flags = [base is not matrix for base, matrix in zip(bases, matrices, strict=True)]
@@ -264,7 +264,7 @@ class OperationSteps(Workspace):
 
 
 def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
-    """`node` with all of the stacked axes, in order."""
+    """Broadcast `node` to all axes of the stack, in order."""
     axes = range(len(stack))
     if labels == tuple(axes):
         return node
@@ -274,11 +274,11 @@ def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
 
 
 def _solve_order(node: ir.Node, solve: solvers.Solve) -> tuple[int, ...]:
-    """The axes of a solution in memory: stacked ones, then the order of the right-hand side
-    if the unknowns come first or last in it."""
+    """Order the axes of a solution in memory: stacked axes, then the unknowns first if they are
+    first in the right-hand side, else last."""
     labels = [label for label in solve.right[1] if label not in solve.stack]
-    known = (*solve.stack, solve.solved)
-    rest = tuple(label for label in range(node.ndim) if label not in known)
+    placed = (*solve.stack, solve.solved)
+    other_labels = tuple(label for label in range(node.ndim) if label not in placed)
     if labels and labels[0] == solve.contracted:
-        return (*solve.stack, solve.solved, *rest)
-    return (*solve.stack, *rest, solve.solved)
+        return (*solve.stack, solve.solved, *other_labels)
+    return (*solve.stack, *other_labels, solve.solved)

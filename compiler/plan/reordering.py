@@ -1,4 +1,4 @@
-"""Nests that read the same argument are brought together, so that loops over it can be one."""
+"""Reordering of steps: nests that read the same argument become neighbours, to be fused."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read
 
 @dataclass(frozen=True)
 class _Uses:
-    """A step, with the buffers that it touches and those that it may write to; the names of the
-    scalars that it makes and reads; and the arguments of several axes that a nest reads."""
+    """The data that a step uses: buffers that it touches, and may change; names of scalars that it
+    defines, and reads; arguments of several axes that a nest reads."""
 
     step: Step
     touched: set[Buffer]
-    written: set[Buffer]
-    made: set[str]
-    read: set[str]
+    changed: set[Buffer]
+    names_defined: set[str]
+    names_read: set[str]
     matrices: set[Buffer]
 
 
 def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
-    """The steps, with those nests next to each other that read the same matrix, and can be one by
-    `fits`, where what is between them can be done before or after both."""
-    found = [_uses(step) for step in steps]
-    for later in range(2, len(found)):
-        second = found[later]
-        for earlier in range(later - 2, -1, -1) if second.matrices else ():
-            first = found[earlier]
+    """Move nests next to each other that read the same matrix and can be fused by `fits`, if the
+    steps between them can run before or after both."""
+    order = [_uses_of(step) for step in steps]
+    for second_place in range(2, len(order)):
+        second = order[second_place]
+        for first_place in range(second_place - 2, -1, -1) if second.matrices else ():
+            first = order[first_place]
             if first.matrices.isdisjoint(second.matrices):
                 continue
-            free, bound = _divided(first, found[earlier + 1 : later])
+            free, bound = _split_by_dependence(first, order[first_place + 1 : second_place])
             if any(_are_ordered(uses, second) for uses in bound):
                 continue
             if fits(first.step, second.step):
-                found[earlier : later + 1] = [*free, first, second, *bound]
+                order[first_place : second_place + 1] = [*free, first, second, *bound]
                 break
-    return [uses.step for uses in found]
+    return [uses.step for uses in order]
 
 
-def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[_Uses]]:
+def _split_by_dependence(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[_Uses]]:
     """Split the steps `between` into those that can run before `first` and those after it."""
     free: list[_Uses] = []
     bound = [first]
@@ -53,14 +53,14 @@ def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[
 def _are_ordered(first: _Uses, second: _Uses) -> bool:
     """Return whether one step needs to be done before the other."""
     return not (
-        first.made.isdisjoint(second.read)
-        and first.written.isdisjoint(second.touched)
-        and first.touched.isdisjoint(second.written)
+        first.names_defined.isdisjoint(second.names_read)
+        and first.changed.isdisjoint(second.touched)
+        and first.touched.isdisjoint(second.changed)
     )
 
 
-def _uses(step: Step) -> _Uses:
-    """What a step does; steps that are no nests may write to all that is not an argument."""
+def _uses_of(step: Step) -> _Uses:
+    """Collect the uses of a step; unless it is a nest, it may write to all that is no argument."""
     touched = {*buffers(step)}
     if not isinstance(step, LoopNest):
         changed = {buffer for buffer in touched if buffer.role in ("output", "work")}

@@ -1,4 +1,4 @@
-"""The schedule: every node that needs memory, in order, each computed by the steps that suit it."""
+"""The schedule: steps that compute every node that needs memory, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from derivatrix.compiler.plan.index_arithmetic import (
     entry_indices,
     index_symbol,
     loop_indices,
-    split,
+    separate,
 )
 from derivatrix.compiler.plan.lengths import length_nests
 from derivatrix.compiler.plan.loop_nest import Builder, View
@@ -27,18 +27,17 @@ from derivatrix.compiler.plan.workspace import by_sizes, first_last
 
 
 class Scheduler(MatrixSteps, OperationSteps):
-    """Turns nodes into steps. `steps` and `constants` are the result."""
+    """Lowering of nodes to steps. `steps` and `constants` are the result."""
 
     def output(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
-        """Compute `node` into an output; later readers find it there, or in work memory. Or add it
-        to what is there."""
+        """Write `node`, or add it, to an output; later readers read it there, or in work memory."""
         if accumulate:
             self._compute(node, view, accumulate)
             return
         if self._is_batch_last(node):
-            own = self._place(node)
-            if own.ordered(first_last(node.ndim)):
-                self._move_samples("batch_last.samples_first", node, own, view)
+            work_view = self._place(node)
+            if work_view.has_order(first_last(node.ndim)):
+                self._move_samples("batch_last.samples_first", node, work_view, view)
             else:
                 self._dense(node, view)
             return
@@ -46,10 +45,10 @@ class Scheduler(MatrixSteps, OperationSteps):
         self._views.setdefault(node, view)
 
     def _place(self, node: ir.Node, order: Sequence[int] | None = None) -> View:
-        """A place for `node`, its axes in memory in the given order (axis numbers)."""
-        found = self._where(node)
-        if found is not None:
-            return found
+        """Return the place of `node`, computed if it has none, with axes in `order` if possible."""
+        known_view = self._view_of(node)
+        if known_view is not None:
+            return known_view
         if pairs := self._pairs(node):
             return self._packed(node, pairs)
         if node.ndim == 0 and not isinstance(node, ir.Apply):
@@ -62,8 +61,8 @@ class Scheduler(MatrixSteps, OperationSteps):
         return view
 
     def _compute(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
-        """Write `node` (or add it) to where `view` says."""
-        if self._where(node) is not None:
+        """Write `node`, or add it, to the place `view`."""
+        if self._view_of(node) is not None:
             self._dense(node, view, accumulate)
         elif is_summed_length(node):
             self._length(node, view, accumulate)
@@ -80,61 +79,61 @@ class Scheduler(MatrixSteps, OperationSteps):
             self._dense(node, view, accumulate)
 
     def _sum(self, node: ir.Sum, view: View, accumulate: bool) -> None:
-        """Entry by entry what can be in one nest; products accumulate into the same place."""
+        """Compute the entrywise terms of a sum in one nest, and accumulate products onto them."""
         terms = self._flat(node)
-        added = [] if view.local else [term for term in terms if self._is_added(term)]
-        together = [term for term in terms if term not in added]
-        symmetric = not accumulate and all(map(self._symmetric, together))
-        if together or not terms:
-            rest = ir.Sum(tuple(together), node.shape)
+        accumulated = [] if view.local else [term for term in terms if self._is_accumulated(term)]
+        entrywise = [term for term in terms if term not in accumulated]
+        is_symmetric = not accumulate and all(map(self._symmetric, entrywise))
+        if entrywise or not terms:
+            entrywise_sum = ir.Sum(tuple(entrywise), node.shape)
             if terms or accumulate or view.local:
-                self._dense(rest, view, accumulate)
+                self._dense(entrywise_sum, view, accumulate)
             else:
                 self.steps.append(Fill(view.buffer))
             accumulate = True
-        for term in sorted(added, key=self._filling):
-            if symmetric:
+        for term in sorted(accumulated, key=self._leaves_gaps):
+            if is_symmetric:
                 self._onto_symmetric.add(term)
             self._compute(term, view, accumulate)
             self._onto_symmetric.discard(term)
             accumulate = True
-            symmetric = symmetric and self._symmetric(term)
+            is_symmetric = is_symmetric and self._symmetric(term)
 
     def _length(self, node: ir.Node, view: View, accumulate: bool) -> None:
-        """Roots of sums of squares."""
+        """Compute roots of sums of squares."""
         if accumulate:
             self._through(node, view, self._preferred(node), accumulate)
             return
         (square,) = node.children
         for part in (square, *square.children):
             self._prepare(part)
-        self.steps += length_nests(square, view, self._where, self._names)
+        self.steps += length_nests(square, view, self._view_of, self._names)
 
     def _flat(self, node: ir.Sum) -> list[ir.Node]:
         terms: list[ir.Node] = []
         for term in node.terms:
-            inner = isinstance(term, ir.Sum) and self._where(term) is None
+            inner = isinstance(term, ir.Sum) and self._view_of(term) is None
             terms += self._flat(term) if inner and self._uses[term] == 1 else [term]  # type: ignore[arg-type]
         return terms
 
-    def _is_added(self, term: ir.Node) -> bool:
-        """Whether a term of a sum is added by steps of its own, without a place of its own."""
-        if self._where(term) is not None or is_elementwise(term):
+    def _is_accumulated(self, term: ir.Node) -> bool:
+        """Return whether steps add a term to the sum directly, without a work array of its own."""
+        if self._view_of(term) is not None or is_elementwise(term):
             return False
         if isinstance(term, ir.Structural):
             return True
         if not isinstance(term, ir.Einsum) or self._solved(term) is not None:
             return False
         return self._uses[term] == 1 or (
-            entry_indices(term).scattered and not entry_indices(term).loops
+            entry_indices(term).is_scattered and not entry_indices(term).loops
         )
 
-    def _filling(self, term: ir.Node) -> bool:
-        """Whether a term leaves gaps, so that what it is added to has to be complete before."""
+    def _leaves_gaps(self, term: ir.Node) -> bool:
+        """Return whether a term does not write to all entries: the sum must be complete before."""
         return product_groups(term) is None
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
-        """A product by what suits it: loops, a solve, or a product of matrices."""
+        """Compute a product by loops, a solve, or a product of matrices."""
         if self._forward(node, view, accumulate):
             return
         if pairs := self._pairs(node):
@@ -152,11 +151,12 @@ class Scheduler(MatrixSteps, OperationSteps):
             self._reduce(node, view, accumulate)
 
     def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
-        """Compute a scaled transpose of something used once straight into place."""
+        """Compute the scaled transpose of a node with one reader directly into its place; return
+        whether `node` is one."""
         if len(node.factors) != 1 or node.contracted:
             return False
         factor, labels = node.factors[0]
-        fresh = self._where(factor) is None and self._uses[factor] <= 1
+        fresh = self._view_of(factor) is None and self._uses[factor] <= 1
         if not fresh or is_elementwise(factor) or sorted(labels) != list(range(node.ndim)):
             return False
         if node.coefficient != 1:
@@ -168,49 +168,52 @@ class Scheduler(MatrixSteps, OperationSteps):
         return True
 
     def _reduce(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
-        """Loops over the free labels; what structural factors say is index arithmetic."""
-        constraints, dense = split(node.factors)
+        """Compute a product by loops over its free labels; structural factors become index
+        arithmetic."""
+        constraints, dense = separate(node.factors)
         for factor, _ in dense:
             self._prepare(factor)
         binding = loop_indices(node)
-        if binding.impossible:
+        if binding.is_impossible:
             if not accumulate:
                 self._dense(ir.zeros(node.shape), view)
             return
-        builder = Builder(self._where, self._names, self._samples)
+        builder = Builder(self._view_of, self._names, self._samples)
         at = [binding.indices[label] for label in range(node.ndim)]
-        read = ir.labels_of(dense)
-        used = [*at, *binding.conditions, *(binding.indices[label] for label in read)]
-        symbols = {symbol for expression in used for symbol in expression.free_symbols}
-        counted = [label for label in binding.loops if index_symbol(label) not in symbols]
-        coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in counted))
+        labels_read = ir.labels_of(dense)
+        expressions = [*at, *binding.conditions, *(binding.indices[label] for label in labels_read)]
+        symbols = {symbol for expression in expressions for symbol in expression.free_symbols}
+        unused_loops = [label for label in binding.loops if index_symbol(label) not in symbols]
+        coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in unused_loops))
         value = builder.product(coefficient, dense, binding.indices)
-        loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
-        complete = _covered(node, constraints, binding)
+        loops = {label: node.sizes[label] for label in binding.loops if label not in unused_loops}
+        is_complete = _covered(node, constraints, binding)
         nest = builder.nest(view, at, value, loops, binding.conditions)
-        if nest.scattered and complete and by_sizes(node.coefficient):
+        if nest.is_scattered and is_complete and by_sizes(node.coefficient):
             self._scaled(node, view, accumulate)
             return
-        if not accumulate and not view.local and (not complete or nest.scattered):
+        if not accumulate and not view.local and (not is_complete or nest.is_scattered):
             self.steps.append(Fill(view.buffer))
-            meeting = any(isinstance(c, ir.Gather) and own[1] < node.ndim for c, own in constraints)
-            accumulate = nest.scattered or meeting
+            collides = any(isinstance(c, ir.Gather) and ls[1] < node.ndim for c, ls in constraints)
+            accumulate = nest.is_scattered or collides
         self.steps.append(nest.build(accumulate))
 
 
 def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:
-    """Whether the loops reach every entry: each output axis is a loop, or made of two, of its
-    own."""
-    made = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Reshape | ir.Vech)}
+    """Return whether the loops write to every entry: each output axis has a loop of its own, or
+    two that it is merged from."""
+    merged = {
+        labels[0]: labels[1:] for c, labels in constraints if isinstance(c, ir.Reshape | ir.Vech)
+    }
     triangles = {
-        sympy.Ge(index_symbol(own[1]) - index_symbol(own[2]), 0)
-        for c, own in constraints
+        sympy.Ge(index_symbol(labels[1]) - index_symbol(labels[2]), 0)
+        for c, labels in constraints
         if isinstance(c, ir.Vech)
     }
     sources = [
         label
         for axis in range(node.ndim)
-        for label in ((axis,) if axis in binding.loops else made.get(axis, (axis,)))
+        for label in ((axis,) if axis in binding.loops else merged.get(axis, (axis,)))
     ]
-    reached = len(set(sources)) == len(sources) and set(sources) <= set(binding.loops)
-    return reached and triangles == set(binding.conditions)
+    is_bijective = len(set(sources)) == len(sources) and set(sources) <= set(binding.loops)
+    return is_bijective and triangles == set(binding.conditions)

@@ -12,16 +12,16 @@ from derivatrix.compiler.plan.contraction_order import is_inverse
 
 @dataclass(frozen=True)
 class Solver:
-    """Helper kernels for one kind of matrix; `kernel` names the one that does something.
+    """The helper kernels for one kind of matrix; `kernel` returns them by task.
 
-    names: how they are called, with braces for what they do: "lu.lu_{}".
-    failure: what is wrong where there is no inverse, or where "factor" returns False.
-    factors: whether "factor" makes factors of a copy of the matrices, in place; pivots: whether it
-    takes an array of pivots, too, as all others do then.
-    checked: whether factored matrices may have no inverse, which "invertible" finds out.
-    definite: whether matrices are positive definite. Those that are need no `transposed` flag.
-    few_rows: what does "solve_rows" for few rows; "" if it does itself.
-    flags: before the `transposed` flag, if there is one.
+    names: their names, with braces for the task: "lu.lu_{}".
+    failure: the message if a matrix has no inverse, or if "factor" returns False.
+    factors: whether "factor" overwrites a copy of the matrices by factors.
+    pivots: whether the kernels have an array of pivots as a parameter.
+    checked: whether a factored matrix may have no inverse, which "invertible" tests.
+    definite: whether matrices are positive definite; these kernels have no `transposed` flag.
+    few_rows: the task that replaces "solve_rows" for few rows; "" if there is none.
+    flags: further flags of the kernels, before `transposed`.
     """
 
     names: str
@@ -33,14 +33,14 @@ class Solver:
     few_rows: str = ""
     flags: tuple[bool, ...] = ()
 
-    def kernel(self, does: str) -> Kernel:
-        """The kernel for "factor", (matrices, pivots); for "invertible", (factored matrices); for
-        "solve_rows" and "solve_columns", (factored matrices, right-hand sides, flags), in place,
-        or "solve" where the samples come last in memory; for "inverse" and the names of operations,
-        (factored matrices, out)."""
-        if self.definite and does == "logabsdet":
-            does = "logdet"
-        return self.names.format(does)
+    def kernel(self, task: str) -> Kernel:
+        """Return the kernel for a task. Tasks and parameters: "factor" (matrices, pivots);
+        "invertible" (factored matrices); "solve_rows" and "solve_columns", or "solve" if the
+        samples come last in memory, (factored matrices, right-hand sides, flags), in place;
+        "inverse" and names of operations (factored matrices, out)."""
+        if self.definite and task == "logabsdet":
+            task = "logdet"
+        return self.names.format(task)
 
 
 SINGULAR, INDEFINITE = "the matrix is singular", "the matrix is not positive definite"
@@ -55,31 +55,31 @@ TRIANGULAR = {
 LU_BATCH_LAST = replace(LU, names="batch_last.lu_{}_batch_last")
 CHOLESKY_BATCH_LAST = replace(CHOLESKY, names="batch_last.cholesky_{}_batch_last")
 FACTORED = frozenset({"inv", "det", "logdet", "logabsdet"})
-"""Operations that stand on a factorisation of their argument."""
+"""Operations that are computed from a factorisation of their argument."""
 BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
-"""Operations that stand on the Schur forms of their arguments but the last."""
+"""Operations that are computed from Schur forms of all arguments but the last."""
 
 
-def choose_solver(known: frozenset[str], batch_last: bool) -> Solver:
-    """The cheapest way that is right for a matrix, or a stack of them, by the facts about it;
-    batch_last: whether there is a stack, which is the last axis in memory."""
+def choose_solver(known_facts: frozenset[str], batch_last: bool) -> Solver:
+    """Choose the cheapest solver that is valid for a matrix with these facts of structure;
+    batch_last: whether a stack of matrices is the last axis in memory."""
     if batch_last:
-        return CHOLESKY_BATCH_LAST if "spd" in known else LU_BATCH_LAST
+        return CHOLESKY_BATCH_LAST if "spd" in known_facts else LU_BATCH_LAST
     for fact in ("lower", "upper"):
-        if fact in known:
+        if fact in known_facts:
             return TRIANGULAR[fact]
-    if "spd" in known:
+    if "spd" in known_facts:
         return CHOLESKY
     return LU
 
 
 @dataclass(frozen=True)
 class Solve:
-    """A product with an inverse, as the solution of equations.
+    """A product with an inverse, as a solution of linear equations.
 
     inverse: the `inv` node; stack: its stacked labels; solved: the label of the unknowns;
-    contracted: that of the equations; right: the other factor; transposed: whether it is the
-    inverse's transpose.
+    contracted: the label of the equations; right: the other factor; transposed: whether the inverse
+    is transposed.
     """
 
     inverse: ir.Apply
@@ -91,23 +91,23 @@ class Solve:
 
 
 def match_solve(einsum: ir.Node) -> Solve | None:
-    """`einsum` as a solve, if it is inv(A) or its transpose times something."""
+    """Match a product of inv(A), or its transpose, and another factor; None for other nodes."""
     if not isinstance(einsum, ir.Einsum) or len(einsum.factors) != 2 or len(einsum.contracted) != 1:
         return None
     contracted = einsum.contracted[0]
     for (node, labels), right in (einsum.factors, einsum.factors[::-1]):
         if not is_inverse(node) or len(set(labels)) != len(labels):
             continue
-        *stack, first, second = labels
-        solved = second if contracted == first else first
-        other = right[1]
-        if contracted in (first, second) and contracted in other and solved not in other:
-            return Solve(node, tuple(stack), solved, contracted, right, contracted == first)  # type: ignore[arg-type]
+        *stack, row, column = labels
+        solved = column if contracted == row else row
+        axes = right[1]
+        if contracted in (row, column) and contracted in axes and solved not in axes:
+            return Solve(node, tuple(stack), solved, contracted, right, contracted == row)  # type: ignore[arg-type]
     return None
 
 
 def kernel_names(roots: Iterable[ir.Node]) -> set[str]:
-    """The names of the kernels of the operations in a plan of these nodes."""
+    """Collect the names of the kernels that the operations in these nodes call."""
     operations = (node.operation for node in ir.topological(roots) if isinstance(node, ir.Apply))
     kernels = (kernel for each in operations for kernel in (each.kernel, each.columns) if kernel)
     return set(map(kernel_name, kernels))

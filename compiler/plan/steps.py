@@ -1,9 +1,9 @@
-"""The imperative representation: what a kernel does, step by step, for whatever target.
+"""The imperative representation of a kernel as steps, for all targets.
 
-A kernel is a list of steps: `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over
-scalar statements), `BlockCooperative`. Sizes, indices and conditions are SymPy expressions over the
-names of sizes and loop indices; values are `Scalar` trees. `str` of each is what `explain --stage
-plan` prints.
+The steps are `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over scalar
+statements), `BlockCooperative`, `Only`, `Newton` and `Choose`. Sizes, indices and conditions are
+SymPy expressions over the names of sizes and loop indices; values are `Scalar` trees. `explain
+--stage plan` prints the `str` of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Name:
-    """A scalar named before."""
+    """The name of a scalar."""
 
     name: str
 
@@ -45,7 +45,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Whole:
-    """All of a buffer, as an operand of `inner_product` or `sum_entries`."""
+    """A buffer, as an operand of `inner_product` or `sum_entries`."""
 
     buffer: Buffer
 
@@ -145,7 +145,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Clear:
-    """Set the entries of a buffer to zero whose first indices are these."""
+    """Set the entries of a buffer to zero that have the leading indices of `target`."""
 
     target: Load
 
@@ -155,7 +155,7 @@ class Clear:
 
 @dataclass(frozen=True)
 class Loop:
-    """`index` from `start` to `extent` - 1. A reduction's rounds add to the same entries."""
+    """A loop of `index` from `start` to `extent` - 1. `reduction`: rounds add to the same entry."""
 
     index: sympy.Symbol
     extent: sympy.Expr
@@ -165,13 +165,13 @@ class Loop:
 
     def lines(self) -> list[str]:
         word = "reduce" if self.reduction else "for"
-        first = f"{self.start} <= " if self.start != 0 else ""
-        return [f"{word} {first}{self.index} < {self.extent}", *_indented(self.body)]
+        lower_bound = f"{self.start} <= " if self.start != 0 else ""
+        return [f"{word} {lower_bound}{self.index} < {self.extent}", *_indented(self.body)]
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The body only where the condition holds, of sizes and indices or of numbers."""
+    """Run the body if a condition holds, on sizes and indices or on numbers."""
 
     condition: Boolean | Scalar
     body: tuple[Statement, ...]
@@ -182,7 +182,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Require:
-    """Raise unless the condition holds; `failure` says what is wrong."""
+    """Raise an error with the message `failure` unless the condition holds."""
 
     condition: Scalar
     failure: str
@@ -200,7 +200,7 @@ def _indented(body: tuple[Statement, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Make work buffers, their entries undefined."""
+    """Allocate work buffers, with undefined entries."""
 
     buffers: tuple[Buffer, ...]
 
@@ -210,7 +210,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Reuse:
-    """Let a work buffer have the memory of another of its shape, which is read no more."""
+    """Give a work buffer the memory of another one of its shape, which is read no more."""
 
     buffer: Buffer
     place: Buffer
@@ -231,8 +231,8 @@ class Fill:
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A loop nest: loops and scalar statements. `comment`: what they compute, in index notation;
-    `straight`: whether they are straight-line code, a scalar for each entry of small arrays."""
+    """Loops and scalar statements. `comment`: their result in index notation; `straight`: whether
+    they are straight-line code, with a scalar for each entry of small arrays."""
 
     comment: str
     body: tuple[Statement, ...]
@@ -244,8 +244,8 @@ class LoopNest:
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix, or a stack of them, within a buffer: `index` fixes leading axes, and what is
-    left is read as `shape` (its axes merged in order)."""
+    """A matrix, or a stack of matrices, within a buffer: `index` fixes leading axes, and the other
+    axes are read as `shape`, merged in order."""
 
     buffer: Buffer
     shape: tuple[sympy.Expr, ...]
@@ -258,10 +258,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Gemm:
-    """target = coefficient * op(left) @ op(right), or += ; repeated for each of `batch`.
+    """target = coefficient * op(left) @ op(right), or += ; op transposes if the flag is set.
 
-    triangles: what op(left) and op(right) are known to be, "lower", "upper" or "whole"; part: what
-    is wanted of the product, "whole", "lower", or "symmetric" where it is known to be."""
+    batch: (index, extent) of loops around the product; triangles: "lower", "upper" or "whole" for
+    op(left) and op(right), by their known zeros; part: the entries to compute, "whole", "lower", or
+    "symmetric" if the product is known to be."""
 
     comment: str
     coefficient: sympy.Expr
@@ -277,25 +278,25 @@ class Gemm:
 
     @property
     def routine(self) -> str:
-        """The name of the function that leaves out what need not be computed."""
+        """The name of the function that computes only the entries that are needed."""
         if self.part == "symmetric":
-            turned = self.left == self.right and self.left_transposed != self.right_transposed
-            return "gram" if turned and {*self.triangles} == {"whole"} else "symmetric_gemm"
+            is_gram = self.left == self.right and self.left_transposed != self.right_transposed
+            return "gram" if is_gram and {*self.triangles} == {"whole"} else "symmetric_gemm"
         return "gemm" if {*self.triangles, self.part} == {"whole"} else "structured_gemm"
 
     def __str__(self) -> str:
         left = f"{self.left}{chr(39) if self.left_transposed else ''}"
         right = f"{self.right}{chr(39) if self.right_transposed else ''}"
         sign = "+=" if self.accumulate else "="
-        over = "".join(f" for {index} < {extent}" for index, extent in self.batch)
-        known = f" ({' @ '.join(self.triangles)}: {self.part})" if self.routine != "gemm" else ""
-        return f"gemm {self.target} {sign} {self.coefficient} * {left} @ {right}{over}{known}"
+        loops = "".join(f" for {index} < {extent}" for index, extent in self.batch)
+        note = f" ({' @ '.join(self.triangles)}: {self.part})" if self.routine != "gemm" else ""
+        return f"gemm {self.target} {sign} {self.coefficient} * {left} @ {right}{loops}{note}"
 
 
 @dataclass(frozen=True)
 class Call:
-    """A helper kernel (see `templates.support.cpu`) on operands and flags. `failure`: what is wrong
-    where it returns False; "" for a kernel that cannot fail."""
+    """A call of a helper kernel (see `templates.support.cpu`). `failure`: the message of the error
+    if it returns False; "" for a kernel that cannot fail."""
 
     comment: str
     kernel: Kernel
@@ -309,8 +310,8 @@ class Call:
 
 @dataclass(frozen=True)
 class BlockCooperative:
-    """A block-cooperative kernel: steps that need no more of each other than the same row. The
-    threads of a device's block share the row, and do one step after the other for it."""
+    """A block-cooperative kernel: steps that read only the same row of each other's results. The
+    threads of a block share the row, and run one step after the other for it."""
 
     steps: tuple[Step, ...]
 
@@ -320,8 +321,8 @@ class BlockCooperative:
 
 @dataclass(frozen=True)
 class Only:
-    """Steps that are done only where a condition holds, of what the kernel is given (see
-    `Plan.given`): with the first part of the samples, or in one phase."""
+    """Steps that run only if a condition holds on parameters in `Plan.given`: in the call for the
+    first part of the samples, or in one phase."""
 
     condition: str
     steps: tuple[Step, ...]
@@ -334,11 +335,13 @@ class Only:
 
 @dataclass(frozen=True)
 class Newton:
-    """Solve an equation by Newton's method, once for each index of the stacks.
+    """Solve an equation by Newton's method, once for each index of the stack.
 
-    name: of the function that does it; residual, jacobian: kernels of (arguments of one index,
-    unknown as a vector); arguments: the start, then what else they depend on. failure: what is
-    wrong where no root is found; "" where the result is nan then.
+    name: the name of the generated function; comment: the formula of the operation.
+    residual, jacobian: kernels of (arguments of one index, unknown as a vector).
+    iterations: the largest number of steps; arguments: the start, then the parameters of the
+    equation; target: the place of the root.
+    failure: the message of the error if no root is found; "" to return nan instead.
     """
 
     name: str
@@ -351,15 +354,15 @@ class Newton:
     failure: str
 
     def __str__(self) -> str:
-        given = ", ".join(map(str, self.arguments))
+        arguments = ", ".join(map(str, self.arguments))
         parts = "\n".join(indent(str(part), "  ") for part in (self.residual, self.jacobian))
-        return f"newton {self.target} from {given}\n{parts}"
+        return f"newton {self.target} from {arguments}\n{parts}"
 
 
 @dataclass(frozen=True)
 class Choose:
-    """Call the kernel of the cheapest of several plans, which all compute the same; each with its
-    cost, a name and a polynomial of the sizes."""
+    """Call the kernel of the cheapest of several plans, which compute the same. `variants`: (name
+    of the cost, cost as a polynomial of sizes, plan)."""
 
     variants: tuple[tuple[str, sympy.Expr, Plan], ...]
 
@@ -373,8 +376,8 @@ Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Onl
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter of a kernel: a scalar for rank 0 inputs, else an array. `name` is the public
-    one, `local` that within the kernel."""
+    """A parameter of a kernel: a scalar for inputs of rank 0, else an array. `name` is its public
+    name, `local` its name within the kernel."""
 
     name: str
     local: str
@@ -383,9 +386,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Size:
-    """A named size: `value`, in terms of `dimensions.LENGTH` and sizes before it, is what the
-    length of an argument's axis makes it; `exact` where no remainder can be left. `local` is
-    its name within the kernel."""
+    """A named size, read off the length of an argument's axis.
+
+    value: the size, in terms of `dimensions.LENGTH` (the length) and sizes before it; exact:
+    whether the division by which it is computed never leaves a remainder; local: the name within
+    the kernel."""
 
     name: str
     local: str
@@ -475,10 +480,10 @@ class Sums:
 class Plan:
     """One kernel: its parameters are the arguments, then the outputs.
 
-    outputs: their public names, and their buffers.
-    sizes: where each comes from.
-    given: names of numbers that say which part of the work it does: parameters besides.
-    parts, rows, sums: how threads share the work, at most one of them.
+    outputs: (public name, buffer); sizes: named sizes, read off the arguments.
+    constants: (name, array) of tables that the module has as variables.
+    given: names of further parameters, numbers that select a part of the work.
+    parts, rows, sums: how threads share the work; at most one of them is not None.
     """
 
     name: str
@@ -500,25 +505,25 @@ class Plan:
 
     @property
     def inner(self) -> tuple[Plan, ...]:
-        """The plans of the kernels that belong to this one: those that it chooses from, and those
-        for parts of the samples."""
-        added = [self.sums.part] if self.sums else []
+        """The plans of the kernels that this one calls: its variants, and those for parts of the
+        samples."""
+        part_plans = [self.sums.part] if self.sums else []
         if self.parts and self.parts.columns:
-            added.append(self.parts.columns.kernel)
-        return (*self.variants, *(each for plan in added for each in (*plan.variants, plan)))
+            part_plans.append(self.parts.columns.kernel)
+        return (*self.variants, *(p for plan in part_plans for p in (*plan.variants, plan)))
 
     @property
     def short_parts(self) -> bool:
-        """Whether it pays to compute a part at a time whose arrays stay in the cache: where there
-        are arrays of any size besides arguments and outputs."""
+        """Whether parts are so short that their arrays stay in the cache: this pays if there are
+        work arrays whose size is not constant."""
         steps = [step for plan in (self, *self.variants) for step in plan.steps]
-        made = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
-        held = any(size.free_symbols for buffer in made for size in buffer.shape)
-        return self.parts is not None and not self.parts.fixed and held
+        work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
+        has_large = any(size.free_symbols for buffer in work for size in buffer.shape)
+        return self.parts is not None and not self.parts.fixed and has_large
 
     @property
     def every_step(self) -> tuple[Step, ...]:
-        """The steps, those that are done under a condition, too."""
+        """The steps, including those that run under a condition."""
         pairs = ((step, *step.steps) if isinstance(step, Only) else (step,) for step in self.steps)
         return tuple(step for pair in pairs for step in pair)
 

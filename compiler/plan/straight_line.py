@@ -1,4 +1,4 @@
-"""Scalars as straight-line statements, around loops over samples: each value once, in order."""
+"""Straight-line code: scalars as statements around loops over the samples, each computed once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sympy
 from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.lengths import is_beyond_range
 from derivatrix.compiler.plan.local_names import Names
-from derivatrix.compiler.plan.scalar_factoring import made_of
+from derivatrix.compiler.plan.scalar_factoring import with_operands
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Guard,
@@ -40,7 +40,7 @@ CHEAP = frozenset(
 Place = tuple[Load, int]
 """An entry of a buffer and the value that belongs there."""
 Requirement = tuple[int, str, str]
-"""A value, the comparison with zero that has to hold, and what is wrong where it does not."""
+"""A value, the operator of its comparison with zero, and the message if that is false."""
 
 
 class TooLarge(Exception):
@@ -48,10 +48,10 @@ class TooLarge(Exception):
 
 
 class StraightLine:
-    """Values as statements, around loops over the samples.
+    """Statements that compute values, around loops over the samples.
 
-    A value "total" is the sum of another one over the samples, so what depends on it comes after
-    the loop that makes it: stage k is what stands between loop k - 1 and loop k, and loop k.
+    A "total" is the sum of a value over the samples, so values that depend on it come after the
+    loop that computes it: stage k is the code between loop k - 1 and loop k, and loop k.
     """
 
     def __init__(
@@ -70,32 +70,32 @@ class StraightLine:
         self._samples = samples
         self._names = names
         (self._index,) = names.indices(1)
-        self._named: dict[int, str] = {}
+        self._locals: dict[int, str] = {}
         self._varying: dict[int, bool] = {}
         self._stage: dict[int, int] = {}
         roots = [value for _, value in self._places] + [v for v, _, _ in self._requirements]
         self._reachable = self._below(roots)
-        self._spread = {v for place, v in self._places if self._moves(place)}
+        self._spread = {v for place, v in self._places if self._varies(place)}
         for number in self._reachable:
             self._classify(number)
 
     def _plain(self, number: int) -> int:
-        """The value that an "entry", which only marks one, stands for."""
+        """Return the value within an "entry", which only marks values that are not opened."""
         while self._entries[number][0] == "entry":
             number = self._entries[number][2][0]
         return number
 
     def _children(self, number: int) -> list[int]:
-        """The operands of a value: of a length the sum of squares, which is read twice."""
+        """List the operands of a value; a length reads its sum of squares twice."""
         operator, _, children = self._entries[number]
         if operator == "length":
             children = children[:1] * 2
         return [self._plain(child) for child in children]
 
     def _below(self, roots: Iterable[int]) -> list[int]:
-        return made_of(roots, self._children)
+        return with_operands(roots, self._children)
 
-    def _moves(self, load: Load) -> bool:
+    def _varies(self, load: Load) -> bool:
         return any(self._sample in index.free_symbols for index in load.indices)
 
     def _classify(self, number: int) -> None:
@@ -105,38 +105,39 @@ class StraightLine:
         stage = max((self._stage[child] for child in children), default=0)
         varying = any(self._varying[child] for child in children)
         if isinstance(payload, Load):
-            varying = self._moves(payload)
+            varying = self._varies(payload)
         if operator == "total":
             varying, stage = False, stage + 1
         self._varying[number], self._stage[number] = varying, stage
 
     def statements(self) -> list[Statement]:
-        """Statements that store every value in its place. Raises TooLarge where a later loop would
-        compute functions again."""
-        last = max(self._stage.values(), default=0)
-        found: list[Statement] = []
-        for stage in range(last + 1):
-            found += self._between(stage)
-            found += self._loop(stage)
-        return found
+        """Write statements that store every value in its place. Raises TooLarge if a later loop
+        would compute functions again."""
+        last_stage = max(self._stage.values(), default=0)
+        statements: list[Statement] = []
+        for stage in range(last_stage + 1):
+            statements += self._between(stage)
+            statements += self._loop(stage)
+        return statements
 
     # Sections
 
     def _between(self, stage: int) -> list[Statement]:
-        """What does not depend on the sample, after the loops before this stage."""
-        own = {n for n in self._reachable if not self._varying[n] and self._stage[n] == stage}
-        outside = {
+        """Compute the values of a stage that do not depend on the sample, before its loop."""
+        members = {n for n in self._reachable if not self._varying[n] and self._stage[n] == stage}
+        read_later = {
             child
             for number in self._reachable
-            if number not in own
+            if number not in members
             for child in self._children(number)
-            if child in own
+            if child in members
         }
-        places = [(p, value) for p, value in self._places if value in own and not self._moves(p)]
-        return self._section(own, outside | (self._spread & own), places, [])
+        places = [(p, v) for p, v in self._places if v in members and not self._varies(p)]
+        return self._section(members, read_later | (self._spread & members), places, [])
 
     def _loop(self, stage: int) -> list[Statement]:
-        """The loop over the samples for what can be known there, and not before."""
+        """Write the loop of a stage, with the values that depend on the sample and are first known
+        in this stage."""
         totals = [
             number
             for number in self._reachable
@@ -145,23 +146,23 @@ class StraightLine:
         places = [
             (place, value)
             for place, value in self._places
-            if self._moves(place) and self._stage[value] == stage
+            if self._varies(place) and self._stage[value] == stage
         ]
         if not totals and not places and not self._required(stage):
             return []
         assert self._samples is not None
         roots = [self._children(number)[0] for number in totals] + [value for _, value in places]
         roots += [value for value, _, _ in self._required(stage)]
-        own = {number for number in self._below(roots) if self._varying[number]}
-        again = (number for number in own if self._stage[number] < stage)
-        if any(self._entries[number][0] not in CHEAP for number in again):
+        loop_values = {number for number in self._below(roots) if self._varying[number]}
+        repeated = (number for number in loop_values if self._stage[number] < stage)
+        if any(self._entries[number][0] not in CHEAP for number in repeated):
             raise TooLarge
         for number in totals:
-            self._named[number] = self._names.numbered("s")
-        starts: list[Statement] = [Start(self._named[number]) for number in totals]
-        kept = dict(self._named)
-        inside = self._section(own, set(), places, totals)
-        self._named = kept
+            self._locals[number] = self._names.numbered("s")
+        starts: list[Statement] = [Start(self._locals[number]) for number in totals]
+        outer_names = dict(self._locals)
+        inside = self._section(loop_values, set(), places, totals)
+        self._locals = outer_names
         return [*starts, Loop(self._index, self._samples, bool(totals), tuple(inside))]
 
     def _required(self, stage: int) -> list[Requirement]:
@@ -172,56 +173,57 @@ class StraightLine:
         ]
 
     def _section(
-        self, own: set[int], outside: set[int], places: list[Place], totals: list[int]
+        self, numbers: set[int], read_later: set[int], places: list[Place], totals: list[int]
     ) -> list[Statement]:
-        """The values of `own`, named where they are used again or `outside`; then what is stored
-        and added to totals."""
+        """Compute the values `numbers`, named if used twice or in `read_later`; then write values
+        to `places`, and add to `totals`."""
         uses: Counter[int] = Counter()
-        for number in own:
-            uses.update(child for child in self._children(number) if child in own)
+        for number in numbers:
+            uses.update(child for child in self._children(number) if child in numbers)
         uses.update(value for _, value in places)
         uses.update(self._children(number)[0] for number in totals)
-        required = {value: (test, text) for value, test, text in self._requirements if value in own}
-        found: list[Statement] = []
-        for number in sorted(own):
-            if number in self._named or self._entries[number][0] in ("number", "name", "test"):
+        required = {v: (test, text) for v, test, text in self._requirements if v in numbers}
+        statements: list[Statement] = []
+        for number in sorted(numbers):
+            operator = self._entries[number][0]
+            if number in self._locals or operator in ("number", "name", "test"):
                 continue
-            is_length = self._entries[number][0] == "length"
-            if uses[number] > 1 or number in outside or number in required or is_length:
-                found += self._let(number)
+            is_length = operator == "length"
+            if uses[number] > 1 or number in read_later or number in required or is_length:
+                statements += self._let(number)
             if number in required:
                 test, text = required[number]
                 zero = Number(sympy.S.Zero)
-                found.append(Require(Operate(test, (self._scalar(number), zero)), text))
-        found += [Store(self._renamed(place), self._scalar(v), False) for place, v in places]
+                statements.append(Require(Operate(test, (self._scalar(number), zero)), text))
+        statements += [Store(self._renamed(place), self._scalar(v), False) for place, v in places]
         for number in totals:
-            name, (value,) = self._named[number], self._children(number)
-            found.append(Accumulate(name, self._scalar(value)))
-        return found
+            name, (value,) = self._locals[number], self._children(number)
+            statements.append(Accumulate(name, self._scalar(value)))
+        return statements
 
     def _let(self, number: int) -> list[Statement]:
-        """A value's name; a length beyond the range of numbers is computed once more."""
+        """Name a value; a length whose square is beyond the range of numbers is computed again."""
         operator, _, children = self._entries[number]
         name = self._names.numbered("a")
         if operator != "length":
-            named: list[Statement] = [Let(name, self._made(number))]
+            statements: list[Statement] = [Let(name, self._definition(number))]
         else:
             square, total = self._scalar(self._plain(children[0])), self._names.numbered("s")
-            added = Accumulate(total, self._made(self._plain(children[1])))
+            accumulate = Accumulate(total, self._definition(self._plain(children[1])))
             assert self._samples is not None
-            loop = Loop(self._index, self._samples, True, (added,))
+            loop = Loop(self._index, self._samples, True, (accumulate,))
             length = Operate("unscaled", (Operate("sqrt", (Name(total),)), square))
-            again = Guard(is_beyond_range(square), (Start(total), loop, Let(name, length)))
-            named = [Let(name, Operate("sqrt", (square,))), again]
-        self._named[number] = name
-        return named
+            recomputation = Guard(is_beyond_range(square), (Start(total), loop, Let(name, length)))
+            statements = [Let(name, Operate("sqrt", (square,))), recomputation]
+        self._locals[number] = name
+        return statements
 
     # Scalars
 
     def _scalar(self, number: int) -> Scalar:
-        return Name(self._named[number]) if number in self._named else self._made(number)
+        return Name(self._locals[number]) if number in self._locals else self._definition(number)
 
-    def _made(self, number: int) -> Scalar:
+    def _definition(self, number: int) -> Scalar:
         operator, payload, _ = self._entries[number]
         if isinstance(payload, Load):
             return self._renamed(payload)

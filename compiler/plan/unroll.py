@@ -1,7 +1,7 @@
-"""Kernels of small arrays as straight-line code: every entry is a scalar of its own.
+"""Unrolling: kernels of small arrays as straight-line code, with a scalar for every entry.
 
-For kernels all of whose axes have small sizes that are numbers, but for one axis at most, the
-samples, over which there is one loop: batches of small matrices, points in space, filters.
+All axes of such a kernel have small constant sizes, except at most one, the samples, which has one
+loop: batches of small matrices, points in space, filters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.degrees import degree
 from derivatrix.compiler.plan.failures import failure_text
-from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, split
+from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, separate
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.scalar_factoring import factored
@@ -30,19 +30,19 @@ from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
 from derivatrix.compiler.simplify.root_lengths import LENGTH
 
-MOST_ENTRIES = 128
-"""Arrays with more entries a sample are not written out."""
-MOST_SCALARS = 1500
-"""Nor kernels with more values than this."""
-LARGEST = 6
-"""The largest size of a matrix that an operation is written out for."""
+MAX_ENTRIES = 128
+"""Most entries of an array, for each sample, in straight-line code."""
+MAX_SCALARS = 1500
+"""Most scalars of a kernel in straight-line code."""
+MAX_MATRIX_SIZE = 6
+"""The largest size of a matrix for which an operation is unrolled."""
 SAMPLE = index_symbol(0)
 """The index of the loop over the samples."""
 REQUIREMENTS = {
     "positive": ("gt", "the matrix is not positive definite"),
     "nonzero": ("ne", "the matrix is singular"),
 }
-"""What an operation requires -> the comparison with zero, and what is wrong where it fails."""
+"""Requirement of an operation -> the comparison with zero, and the message if that is false."""
 
 Index = tuple[sympy.Expr, ...]
 
@@ -53,8 +53,8 @@ def unroll(
     names: Names,
     facts: Callable[[ir.Node], frozenset[str]],
 ) -> LoopNest | None:
-    """All outputs in one nest; None where their arrays are not small, or stand on an operation
-    that is not written out. `facts`: what is known of a matrix."""
+    """Compute all outputs in straight-line code; None if arrays are not small, or if an operation
+    cannot be unrolled. facts: node -> its facts of structure."""
     roots = [node for node, _ in outputs]
     try:
         samples = _samples(roots)
@@ -65,35 +65,35 @@ def unroll(
             for at in entries.points(node.shape)
         ]
         required = [value for value, _, _ in entries.requirements]
-        fewer = factored(entries.scalars, [*(value for _, value in places), *required])
-        values = iter(entries.scalars.within_range(fewer, entries.varies))
+        cheaper = factored(entries.scalars, [*(value for _, value in places), *required])
+        values = iter(entries.scalars.within_range(cheaper, entries.varies))
         places = [(place, next(values)) for place, _ in places]
         requirements = [(next(values), test, text) for _, test, text in entries.requirements]
         code = StraightLine(entries.scalars, places, requirements, SAMPLE, samples, names)
         statements = code.statements()
     except TooLarge:
         return None
-    written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
-    return LoopNest(f"{written}, entry by entry", tuple(statements), straight=True)
+    output_names = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
+    return LoopNest(f"{output_names}, entry by entry", tuple(statements), straight=True)
 
 
 def _samples(roots: Sequence[ir.Node]) -> sympy.Expr | None:
-    """The one size that is not a number, if there is one. Raises TooLarge for several, for arrays
-    with two axes of it, and for large ones."""
-    found: set[sympy.Expr] = set()
+    """Return the only size that is not a number, or None. Raises TooLarge for several such sizes,
+    for arrays with two axes of it, and for large arrays."""
+    symbolic_sizes: set[sympy.Expr] = set()
     for node in ir.topological(roots):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
         symbolic = [size for size in sizes if not size.is_Integer]
         entries = math.prod(int(size) for size in node.shape if size.is_Integer)
-        found.update(symbolic)
-        if len(found) > 1 or len(symbolic) > 1 or entries > MOST_ENTRIES:
+        symbolic_sizes.update(symbolic)
+        if len(symbolic_sizes) > 1 or len(symbolic) > 1 or entries > MAX_ENTRIES:
             raise TooLarge
-    return next(iter(found), None)
+    return next(iter(symbolic_sizes), None)
 
 
 class _Entries:
-    """Entries of nodes as scalars. `requirements`: (value, operator that compares it with zero,
-    what is wrong where the comparison fails)."""
+    """Entries of nodes as scalars. requirements: (value, operator of its comparison with zero,
+    message if that is false)."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class _Entries:
         self._samples = samples
         self._stored = stored_nodes
         self._facts = facts
-        self._known: dict[tuple[ir.Node, Index], int] = {}
+        self._values: dict[tuple[ir.Node, Index], int] = {}
         self._varying: dict[int, bool] = {}
         self._outputs: dict[tuple[ir.Node, Index], tuple[np.ndarray, ...]] = {}
 
     def points(self, shape: Sequence[sympy.Expr]) -> Iterator[Index]:
-        """Every index of an array, the sample as a symbol."""
+        """Yield every index of an array; the sample's index is a symbol."""
         ranges = [
             (SAMPLE,) if size == self._samples else tuple(map(sympy.Integer, range(int(size))))
             for size in shape
@@ -121,20 +121,20 @@ class _Entries:
         return itertools.product(*ranges)
 
     def entry(self, node: ir.Node, at: Index) -> int:
-        """The scalar node[at]."""
+        """Return the scalar node[at]."""
         key = node, at
-        if key not in self._known:
-            value = self._made(node, at)
+        if key not in self._values:
+            value = self._computed(node, at)
             computed = node in self._stored and node not in self._views
             if computed and self.scalars.constant(value) is None:
                 value = self.scalars.operate("entry", value)
-            self._known[key] = value
-            if len(self.scalars.entries) > MOST_SCALARS:
+            self._values[key] = value
+            if len(self.scalars.entries) > MAX_SCALARS:
                 raise TooLarge
-        return self._known[key]
+        return self._values[key]
 
-    def _made(self, node: ir.Node, at: Index) -> int:
-        """The scalar node[at], from the entries of the node's children."""
+    def _computed(self, node: ir.Node, at: Index) -> int:
+        """Compute the scalar node[at] from the entries of the node's children."""
         view = self._views.get(node)
         if view is not None:
             if view.local:
@@ -163,9 +163,10 @@ class _Entries:
         raise TooLarge
 
     def _length(self, square: ir.Node, at: Index) -> int:
-        """The root of a sum of squares; of one over the samples a "length", of the sum and of what
-        is summed instead where this is beyond the range. Raises TooLarge for both in one."""
-        total, parts = self.entry(square, at), self._made(square, at)
+        """Compute the root of a sum of squares. A sum over the samples becomes a "length", of the
+        sum and of the scaled terms that replace it beyond the range of numbers. Raises TooLarge for
+        a sum with terms of both kinds."""
+        total, parts = self.entry(square, at), self._computed(square, at)
         over_samples = self._totals(parts)
         if over_samples == {True}:
             return self.scalars.operate("length", total, self.scalars.scaled(parts, total))
@@ -185,7 +186,7 @@ class _Entries:
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
         """An entry of a product, the sum over its inner labels written out."""
         binding = entry_indices(node)
-        _, dense = split(node.factors)
+        _, dense = separate(node.factors)
         known = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]
         added = self._samples in summed
@@ -237,7 +238,7 @@ class _Entries:
         return self._outputs[key][node.output][core].number
 
     def _applied(self, node: ir.Apply, stack: Index) -> tuple[np.ndarray, ...]:
-        """The outputs of an operation for one index of the stack."""
+        """Compute the outputs of an operation for one index of the stack."""
         unrolled = node.operation.unrolled
         if unrolled is None:
             raise TooLarge
@@ -245,15 +246,15 @@ class _Entries:
         arguments = []
         for argument, labels in node.arguments:
             core = argument.shape[len(labels) :]
-            if any(not size.is_Integer or not 0 < size <= LARGEST for size in core):
+            if any(not size.is_Integer or not 0 < size <= MAX_MATRIX_SIZE for size in core):
                 raise TooLarge
             entries = np.empty(tuple(map(int, core)), dtype=object)
             for place in itertools.product(*(range(int(size)) for size in core)):
                 index = (*(stack[label] for label in labels), *map(sympy.Integer, place))
                 entries[place] = _Value(self.scalars, self.entry(argument, index))
             arguments.append(entries)
-        known = [self._facts(argument) for argument, _ in node.arguments]
-        return unrolled(algebra, arguments, known)
+        known_facts = [self._facts(argument) for argument, _ in node.arguments]
+        return unrolled(algebra, arguments, known_facts)
 
 
 @dataclass(frozen=True)
@@ -280,9 +281,9 @@ class _Value:
 
     @property
     def _factor(self) -> int:
-        """The number, so that a product of it is not multiplied out anew."""
-        made = self.table.entries[self.number][0] == "mul"
-        return self.table.operate("entry", self.number) if made else self.number
+        """The number, marked if it is a product, so that a product of it does not open it."""
+        is_product = self.table.entries[self.number][0] == "mul"
+        return self.table.operate("entry", self.number) if is_product else self.number
 
     def __truediv__(self, other: _Value) -> _Value:
         quotient = self.table.operate("div", self.number, other.number)

@@ -1,5 +1,5 @@
-"""How nodes are used: which are computed once into memory and which where they are read, in which
-order products read them, where an inverse is needed and where it is a solve."""
+"""Uses of nodes: which nodes are stored, and which are computed again by each reader; the order in
+which products read axes; which inverses are computed, and which are replaced by solves."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.simplify.root_lengths import LENGTH
 
-CHEAP = 3
-"""The most operations of an entry that is computed again by each reader."""
-COSTLY = 8
-"""The least operations of an entry that is stored for loops over more axes than it has."""
+MAX_REPEATED_OPS = 3
+"""Most operations for an entry of a node that each reader computes again."""
+MIN_STORED_OPS = 8
+"""Fewest operations for an entry of a node that is stored because loops over more axes read it."""
 
 
 @lru_cache(maxsize=65536)
 def is_elementwise(node: ir.Node) -> bool:
-    """Whether each entry is arithmetic of a fixed number of entries of other nodes."""
+    """Return whether an entry is computed from a fixed number of entries of other nodes."""
     match node:
         case ir.Map():
             return not is_summed_length(node)
@@ -34,12 +34,13 @@ def is_elementwise(node: ir.Node) -> bool:
             return not node.terms or any(is_elementwise(term) for term in node.terms)
         case ir.Einsum():
             binding = entry_indices(node)
-            return not (binding.loops or binding.scattered or binding.divided)
+            return not (binding.loops or binding.is_scattered or binding.has_division)
     return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
 
 
 def is_summed_length(node: ir.Node) -> bool:
-    """Return whether a node is the length of what loops sum up, which other loops may do again."""
+    """Return whether a node is the root of a sum of squares over loops; beyond the range of numbers
+    other loops compute it again."""
     return isinstance(node, ir.Map) and node.expression == LENGTH and _is_summed(node.arguments[0])
 
 
@@ -50,54 +51,54 @@ def _is_summed(node: ir.Node) -> bool:
 
 
 def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
-    """The nodes that need memory: contractions, results of operations, and elementwise nodes
-    that are costly and read in several loops, or in loops over more axes than they have."""
-    found = set(roots)
+    """Collect the nodes that need memory: contractions, results of operations, and costly
+    elementwise nodes that are read in several loops, or in loops over more axes than they have."""
+    stored_nodes = set(roots)
     readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}
     wide: set[ir.Node] = set()
     for node in reversed(ir.topological(roots)):
         if isinstance(node, ir.Leaf | ir.Constant | ir.Structural):
             continue
-        repeated = len(readers.get(node, ())) > 1 and _work(node) > CHEAP
-        spread = node in wide and _work(node) >= COSTLY
+        repeated = len(readers.get(node, ())) > 1 and _work(node) > MAX_REPEATED_OPS
+        spread = node in wide and _work(node) >= MIN_STORED_OPS
         if not is_elementwise(node) or repeated or spread:
-            found.add(node)
-        kept = {node} if node in found else readers[node]
+            stored_nodes.add(node)
+        readers_below = {node} if node in stored_nodes else readers[node]
         for child in node.children:
-            readers.setdefault(child, set()).update(kept)
+            readers.setdefault(child, set()).update(readers_below)
             if (child.ndim and _volume(node) > _volume(child)) or (
-                node in wide and node not in found
+                node in wide and node not in stored_nodes
             ):
                 wide.add(child)
-    return found - _cheap_to_repeat(found - {*roots}, found)
+    return stored_nodes - _cheap_to_repeat(stored_nodes - {*roots}, stored_nodes)
 
 
-def _cheap_to_repeat(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
-    """The elementwise nodes that are one operation on stored ones, so read in about its time, or a
-    few on smaller ones, which are nearer than their results would be."""
+def _cheap_to_repeat(nodes: Iterable[ir.Node], stored_nodes: set[ir.Node]) -> set[ir.Node]:
+    """Collect the elementwise nodes that are computed from stored nodes as fast as they are read:
+    one operation, or a few on smaller nodes, which are nearer in the cache than the result."""
 
     @cache
     def work(node: ir.Node) -> int:
-        below = (work(child) for child in node.children if child not in found)
+        below = (work(child) for child in node.children if child not in stored_nodes)
         return _own_work(node) + sum(below)
 
     @cache
     def volume(node: ir.Node) -> float:
         """Return the loop points of the largest stored node below `node`."""
-        parts = (_volume(c) if c in found else volume(c) for c in node.children)
+        parts = (_volume(c) if c in stored_nodes else volume(c) for c in node.children)
         return max(parts, default=_volume(node))
 
     return {
         node
         for node in nodes
         if is_elementwise(node)
-        and work(node) <= (CHEAP if node.children and volume(node) < _volume(node) else 1)
+        and work(node) <= (MAX_REPEATED_OPS if volume(node) < _volume(node) else 1)
     }
 
 
 @lru_cache(maxsize=65536)
 def _volume(node: ir.Node) -> float:
-    """The points of the loops that compute a node."""
+    """Count the loop points of a node's computation."""
     if not isinstance(node, ir.Einsum):
         return math.prod(nominal(size) for size in node.shape)
     return math.prod(nominal(node.sizes[label]) for label in loop_indices(node).loops)
@@ -105,7 +106,7 @@ def _volume(node: ir.Node) -> float:
 
 @lru_cache(maxsize=65536)
 def _work(node: ir.Node) -> int:
-    """Operations an entry, all that is elementwise below included."""
+    """Count the operations for an entry, including those of elementwise nodes below."""
     if not is_elementwise(node):
         return 0
     return _own_work(node) + sum(_work(child) for child in node.children)
@@ -123,22 +124,22 @@ def _own_work(node: ir.Node) -> int:
 
 
 def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
-    """The inverses that are needed as such, and not for solving only."""
-    needed = {root for root in roots if is_inverse(root)}
+    """Collect the inverses that some node reads other than in a solve."""
+    inverses = {root for root in roots if is_inverse(root)}
     for node in nodes:
         solve = solvers.match_solve(node)
-        solving = {solve.inverse} if solve is not None else set()
-        needed.update(
-            child for child in node.children if is_inverse(child) and child not in solving
+        solved_here = {solve.inverse} if solve is not None else set()
+        inverses.update(
+            child for child in node.children if is_inverse(child) and child not in solved_here
         )
-    return needed
+    return inverses
 
 
 def reused_inverses(
     nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
 ) -> set[ir.Node]:
-    """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS
-    multiplies several times as fast as it substitutes, and products leave out the zeros."""
+    """Collect inverses of triangular matrices that are multiplied by two or more square matrices:
+    BLAS multiplies several times as fast as it substitutes, and products leave out the zeros."""
     counts: Counter[ir.Node] = Counter()
     for node in nodes:
         solve = solvers.match_solve(node)
@@ -150,7 +151,7 @@ def reused_inverses(
 
 
 def read_below_diagonal(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
-    """What is read once, and there below the diagonal only."""
+    """Collect the nodes with one reader, which reads only the lower triangle."""
     return {
         argument
         for node in nodes
@@ -163,33 +164,37 @@ def read_below_diagonal(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set
 def orders_in_memory(
     nodes: Sequence[ir.Node],
     roots: Sequence[ir.Node],
-    kept: set[ir.Node],
+    stored_nodes: set[ir.Node],
     orders: dict[ir.Node, list[int]],
 ) -> dict[ir.Node, list[int]]:
-    """The orders of axes in memory, where they are not the nodes' own: elementwise nodes that are
-    made of matrices which lie transposed in memory do so, too, and so do products of matrices that
-    only they read. `kept` nodes have places of their own. What reads such a node has to take it in
-    any order, as products of matrices do."""
+    """Find the matrices that are stored transposed: node -> order of axes in memory.
+
+    An elementwise node of matrices that are mostly transposed in memory is stored transposed, if
+    all of its readers are products of matrices, which take any order; and so are products of
+    matrices that only this node reads. stored_nodes: nodes with a place in memory; orders: the
+    orders in which nodes are read."""
     readers: dict[ir.Node, list[ir.Node]] = {}
     for node in nodes:
         for child in references(node):
             readers.setdefault(child, []).append(node)
-    found: dict[ir.Node, list[int]] = {}
+    transposed: dict[ir.Node, list[int]] = {}
     for node in nodes:
-        free = node in kept and node.ndim == 2 and is_elementwise(node) and node not in roots
-        if not free or not all(map(_multiplies, readers[node])) or isinstance(node, ir.Leaf):
+        if node not in stored_nodes or node in roots or isinstance(node, ir.Leaf):
             continue
-        votes, others = 0, []
-        for operand, axes in _operands(node, (0, 1), kept):
+        if node.ndim != 2 or not is_elementwise(node) or not all(map(_multiplies, readers[node])):
+            continue
+        votes, products = 0, []
+        for operand, axes in _operands(node, (0, 1), stored_nodes):
             if _multiplies(operand) and len(readers[operand]) == 1:
-                others.append((operand, axes))
+                products.append((operand, axes))
             elif set(axes) == {0, 1}:
-                place = found.get(operand) or orders.get(operand) or [0, 1]
-                votes += 1 if axes[place[0]] == 1 else -1
+                order = transposed.get(operand) or orders.get(operand) or [0, 1]
+                votes += 1 if axes[order[0]] == 1 else -1
         if votes > 0:
-            found[node] = [1, 0]
-            found.update((operand, [axes.index(1), axes.index(0)]) for operand, axes in others)
-    return found
+            transposed[node] = [1, 0]
+            for operand, axes in products:
+                transposed[operand] = [axes.index(1), axes.index(0)]
+    return transposed
 
 
 def _multiplies(node: ir.Node) -> bool:
@@ -198,29 +203,29 @@ def _multiplies(node: ir.Node) -> bool:
 
 
 def _operands(
-    node: ir.Node, axes: tuple[int, ...], kept: set[ir.Node]
+    node: ir.Node, axes: tuple[int, ...], stored_nodes: set[ir.Node]
 ) -> Iterator[tuple[ir.Node, tuple[int, ...]]]:
-    """What an elementwise node is made of that is in memory, each with the axes of the node that
-    its own follow."""
+    """Yield the stored nodes that an elementwise node is computed from, each with the axes of the
+    node that its axes correspond to."""
     if isinstance(node, ir.Einsum):
         children = [
-            (factor, tuple(axes[label] for label in own))
-            for factor, own in node.factors
-            if all(label < node.ndim for label in own)
+            (factor, tuple(axes[label] for label in labels))
+            for factor, labels in node.factors
+            if all(label < node.ndim for label in labels)
         ]
     else:
         children = [(child, axes) for child in references(node)]
-    for child, own in children:
-        if child in kept or isinstance(child, ir.Leaf):
-            yield child, own
+    for child, child_axes in children:
+        if child in stored_nodes or isinstance(child, ir.Leaf):
+            yield child, child_axes
         else:
-            yield from _operands(child, own, kept)
+            yield from _operands(child, child_axes, stored_nodes)
 
 
 def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
-    """For factors of products, their axes in the order of the first product's own, so that it
-    reads them along its last axis. What an operation makes has an order of its own, and matrix
-    products read matrices of any order."""
+    """Order the axes of factors as the axes of the first product that reads them, so that it reads
+    along its last axis. Results of operations have a fixed order, and products of matrices read
+    matrices in any order."""
     orders: dict[ir.Node, list[int]] = {}
     for node in nodes:
         if isinstance(node, ir.Einsum):

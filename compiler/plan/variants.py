@@ -16,7 +16,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.contraction import pairwise
 from derivatrix.compiler.plan.contraction_order import Numbers
 from derivatrix.compiler.plan.nominal_sizes import nominal
-from derivatrix.compiler.plan.sums_of_contractions import joined, work
+from derivatrix.compiler.plan.sums_of_contractions import join_contractions, work
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """Numbers assumed for sizes, in all combinations, to find the variants."""
@@ -32,8 +32,7 @@ MAX_TERMS = 80
 
 @dataclass(frozen=True)
 class Variant:
-    """One order of multiplication: the nodes computed, what is known of the matrices within, and
-    the cost: multiplications and additions, and the writing of results."""
+    """One contraction order: the nodes that are computed, and the facts of structure of nodes."""
 
     nodes: tuple[ir.Node, ...]
     facts: dict[ir.Node, frozenset[str]]
@@ -41,11 +40,11 @@ class Variant:
     @cached_property
     def terms(self) -> list[tuple[int, sympy.Expr]]:
         """The cost as (weight, product of sizes)."""
-        found = []
+        costs = []
         for node in ir.topological(self.nodes):
             if isinstance(node, ir.Einsum) and len(node.factors) > 1:
-                found += work(node)
-        return found
+                costs += work(node)
+        return costs
 
     def cost(self, numbers: Numbers) -> float:
         return sum(weight * numbers(size) for weight, size in self.terms)
@@ -56,43 +55,43 @@ class Variant:
 
 
 def variants(roots: Sequence[ir.Node]) -> list[Variant]:
-    """The orders worth having, that for usual sizes first."""
-    chosen = [_variant(roots, nominal)]
+    """List the contraction orders of a kernel, the best for usual sizes first."""
+    selected = [_variant(roots, nominal)]
     sizes = _sizes(roots)
-    if len(sizes) < 2 or not 0 < len(chosen[0].terms) <= MAX_TERMS:
-        return chosen
+    if len(sizes) < 2 or not 0 < len(selected[0].terms) <= MAX_TERMS:
+        return selected
     assumed = [_numbers(values) for values in _combinations(sizes)]
     candidates = {candidate.nodes: candidate for candidate in (_variant(roots, n) for n in assumed)}
-    while len(chosen) < MAX_VARIANTS:
+    while len(selected) < MAX_VARIANTS:
         gains = [
-            (min(own.cost(numbers) for own in chosen) / candidate.cost(numbers), candidate)
+            (min(v.cost(numbers) for v in selected) / candidate.cost(numbers), candidate)
             for numbers in assumed
             for candidate in candidates.values()
         ]
-        gain, best = max(gains, key=lambda found: found[0])
+        gain, best = max(gains, key=lambda pair: pair[0])
         if gain < GAIN:
             break
-        chosen.append(best)
-    return chosen
+        selected.append(best)
+    return selected
 
 
 def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
     nodes, facts = pairwise(roots, numbers)
-    new = joined(nodes, numbers)
-    known = {new.get(node, node): found for node, found in facts.items()}
-    return Variant(tuple(new[node] for node in nodes), known)
+    new = join_contractions(nodes, numbers)
+    new_facts = {new.get(node, node): old_facts for node, old_facts in facts.items()}
+    return Variant(tuple(new[node] for node in nodes), new_facts)
 
 
 def _sizes(roots: Sequence[ir.Node]) -> list[sympy.Symbol]:
-    """The sizes of the axes that products run over."""
-    found = {
+    """Collect the symbolic sizes of the axes that products run over."""
+    sizes = {
         symbol
         for node in ir.topological(roots)
         if isinstance(node, ir.Einsum) and len(node.factors) > 1
         for size in node.sizes
         for symbol in size.free_symbols
     }
-    return sorted(found, key=str)
+    return sorted(sizes, key=str)
 
 
 def _combinations(

@@ -1,5 +1,5 @@
-"""The one way through plans: all parts of steps, statements and scalars, and what these read and
-write; and the same parts with some changed."""
+"""Traversal of plans: all parts of steps, statements and scalars, the entries and names that they
+read and write, and rebuilding with changed parts."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from derivatrix.compiler.plan.steps import (
 
 
 def walk(part: Any) -> Iterator[Any]:
-    """A part of a plan and all that it is made of, outermost first and in order: steps, statements,
-    the scalars that these compute with, operands, buffers, and arithmetic of sizes and indices. Of
-    what is written to it is the buffer alone, as no entry is read there; plans within are not
-    entered."""
+    """Yield a part of a plan and all parts within, outermost first and in order: steps, statements,
+    scalars, operands, buffers, and arithmetic of sizes and indices.
+
+    The target of a store yields its buffer only, as no entry is read. Plans within are skipped."""
     pending = [part]
     while pending:
-        each = pending.pop()
-        if _is_entered(each.__class__):
-            yield each
-            inner = vars(each)
-            if isinstance(each, Store | Clear):
-                inner = {**inner, "target": each.target.buffer}
-            pending += reversed(inner.values())
-        elif isinstance(each, tuple | list):
-            pending += reversed(each)
-        elif isinstance(each, sympy.Basic):
-            yield each
+        item = pending.pop()
+        if _is_entered(item.__class__):
+            yield item
+            fields = vars(item)
+            if isinstance(item, Store | Clear):
+                fields = {**fields, "target": item.target.buffer}
+            pending += reversed(fields.values())
+        elif isinstance(item, tuple | list):
+            pending += reversed(item)
+        elif isinstance(item, sympy.Basic):
+            yield item
 
 
 @cache
@@ -60,84 +60,84 @@ def statement_count(plan: Plan) -> int:
 
 
 def buffers(part: Any) -> Iterator[Buffer]:
-    """The buffers that a part of a plan mentions, but for plans within it."""
-    return (each for each in walk(part) if isinstance(each, Buffer))
+    """Yield the buffers in a part of a plan, but for plans within."""
+    return (item for item in walk(part) if isinstance(item, Buffer))
 
 
 def loops(part: Any) -> Iterator[Loop]:
-    """The loops of statements, outer ones first."""
-    return (each for each in walk(part) if isinstance(each, Loop))
+    """Yield the loops in statements, outer ones first."""
+    return (item for item in walk(part) if isinstance(item, Loop))
 
 
 def stores(part: Any) -> Iterator[Store]:
-    """The statements that write to an entry of a buffer."""
-    return (each for each in walk(part) if isinstance(each, Store))
+    """Yield the statements that write to an entry of a buffer."""
+    return (item for item in walk(part) if isinstance(item, Store))
 
 
 def operations(part: Any) -> Iterator[Operate]:
-    """The operations that statements do on scalars."""
-    return (each for each in walk(part) if isinstance(each, Operate))
+    """Yield the operations on scalars."""
+    return (item for item in walk(part) if isinstance(item, Operate))
 
 
 def names_read(part: Any) -> Iterator[str]:
-    """The names of scalars that statements read."""
-    return (each.name for each in walk(part) if isinstance(each, Name))
+    """Yield the names of scalars that statements read."""
+    return (item.name for item in walk(part) if isinstance(item, Name))
 
 
 def names_made(part: Any) -> Iterator[str]:
-    """The names of scalars that statements make."""
-    return (each.name for each in walk(part) if isinstance(each, Let | Start))
+    """Yield the names of scalars that statements define."""
+    return (item.name for item in walk(part) if isinstance(item, Let | Start))
 
 
 def names_added(part: Any) -> Iterator[str]:
-    """The names of sums that statements add to."""
-    return (each.name for each in walk(part) if isinstance(each, Accumulate))
+    """Yield the names of sums that statements add to."""
+    return (item.name for item in walk(part) if isinstance(item, Accumulate))
 
 
 def symbols(part: Any) -> set[sympy.Basic]:
-    """The sizes and loop indices that a part of a plan computes with."""
-    found = (each.free_symbols for each in walk(part) if isinstance(each, sympy.Basic))
-    return set().union(*found)
+    """Collect the sizes and loop indices in a part of a plan."""
+    free_symbols = (item.free_symbols for item in walk(part) if isinstance(item, sympy.Basic))
+    return set().union(*free_symbols)
 
 
 def all_names(part: Any) -> set[str]:
-    """The names of all buffers, scalars, sizes and loop indices in a part of a plan."""
+    """Collect the names of all buffers, scalars, sizes and loop indices in a part of a plan."""
     places = [load.indices for load, _ in accesses(part)]
-    named = (each.name for each in walk(part) if isinstance(each, Buffer | Name | Let | Start))
-    return {*named, *map(str, symbols((part, places)))}
+    names = (item.name for item in walk(part) if isinstance(item, Buffer | Name | Let | Start))
+    return {*names, *map(str, symbols((part, places)))}
 
 
 def accesses(part: Any) -> Iterator[tuple[Load, bool]]:
-    """The entries that statements read or write, and whether they are written."""
-    for each in walk(part):
-        if isinstance(each, Load):
-            yield each, False
-        elif isinstance(each, Store | Clear):
-            yield each.target, True
+    """Yield the entries that statements read or write, and whether they are written."""
+    for item in walk(part):
+        if isinstance(item, Load):
+            yield item, False
+        elif isinstance(item, Store | Clear):
+            yield item.target, True
 
 
 def read(part: Any) -> set[Load]:
-    """The entries that statements read."""
-    return {each for each in walk(part) if isinstance(each, Load)}
+    """Collect the entries that statements read."""
+    return {item for item in walk(part) if isinstance(item, Load)}
 
 
 def written(part: Any) -> set[Buffer]:
-    """The buffers that loops write to, or that are filled."""
+    """Collect the buffers that statements write to, or that steps fill."""
     return {
-        each.buffer if isinstance(each, Fill) else each.target.buffer
-        for each in walk(part)
-        if isinstance(each, Fill | Store | Clear)
+        item.buffer if isinstance(item, Fill) else item.target.buffer
+        for item in walk(part)
+        if isinstance(item, Fill | Store | Clear)
     }
 
 
 def rebuilt(part: Any, change: Callable[[Any], Any]) -> Any:
-    """A part of a plan with what `change` makes of the parts of it, outermost first; None: it stays
-    as it is, but for what it is made of."""
+    """Rebuild a part of a plan: `change` is called for it and for parts within, outermost first,
+    and returns a replacement, or None to rebuild the parts within."""
     changed = change(part)
     if changed is not None:
         return changed
     if isinstance(part, tuple):
-        return tuple(rebuilt(each, change) for each in part)
+        return tuple(rebuilt(item, change) for item in part)
     if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
         fields = {name: rebuilt(value, change) for name, value in vars(part).items()}
         return dataclasses.replace(part, **fields)  # type: ignore[type-var]
@@ -145,7 +145,7 @@ def rebuilt(part: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
-    """A part of a plan with sizes or loop indices renamed."""
+    """Rename sizes or loop indices in a part of a plan."""
     return rebuilt(
-        part, lambda each: each.xreplace(renames) if isinstance(each, sympy.Basic) else None
+        part, lambda item: item.xreplace(renames) if isinstance(item, sympy.Basic) else None
     )

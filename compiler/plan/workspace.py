@@ -1,4 +1,4 @@
-"""The places of a kernel's nodes in memory, and the loops that fill them, for all steps."""
+"""Places of a kernel's nodes in memory, and the loops that fill them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from derivatrix.compiler.plan.uses import orders_in_memory, read_orders, stored
 
 @dataclass(frozen=True)
 class Setting:
-    """What a kernel is made from. arguments: where the inputs are; roots: the nodes to compute.
+    """The inputs of the lowering of a kernel.
 
-    facts: what is known of a matrix; plan: makes a kernel that this one calls; samples: the axis
-    that comes last in memory; on_processor: whether helpers of the CPU alone can be called.
+    arguments: the places of the inputs; roots: the nodes to compute; facts: node -> its facts of
+    structure; plan: plans a kernel that this one calls; samples: the size of the axis that comes
+    last in memory; on_processor: whether the kernel is for the CPU, whose helpers it can call.
     """
 
     names: Names
@@ -40,7 +41,7 @@ class Setting:
 
 
 class Workspace(ABC):
-    """The places of nodes. `steps` and `constants` are what is made."""
+    """The places of nodes in memory. `steps` and `constants` are the result."""
 
     def __init__(self, setting: Setting) -> None:
         self.steps: list[Step] = []
@@ -56,34 +57,34 @@ class Workspace(ABC):
         for node in self._nodes:
             if isinstance(node, ir.Gather):
                 self.constants[gathered(node).__name__] = np.array(node.table)
-        read = [child for node in self._nodes for child in references(node)]
-        self._uses = Counter([*read, *setting.roots])
+        references_of_nodes = [child for node in self._nodes for child in references(node)]
+        self._uses = Counter([*references_of_nodes, *setting.roots])
         self._read_orders = read_orders(self._nodes)
         self._orders = orders_in_memory(self._nodes, setting.roots, self._stored, self._read_orders)
         for leaf in setting.arguments:
             if self._uses[leaf] and self._is_batch_last(leaf):
-                own = self._fresh(leaf.shape, first_last(leaf.ndim))
-                self._move_samples("batch_last.samples_last", leaf, self._views[leaf], own)
-                self._views[leaf] = own
+                copy = self._fresh(leaf.shape, first_last(leaf.ndim))
+                self._move_samples("batch_last.samples_last", leaf, self._views[leaf], copy)
+                self._views[leaf] = copy
 
     @abstractmethod
     def _compute(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
-        """Write `node` (or add it) to where `view` says."""
+        """Write `node`, or add it, to the place `view`."""
 
     @abstractmethod
     def _place(self, node: ir.Node, order: Sequence[int] | None = None) -> View:
-        """A place for `node`, its axes in memory in the given order (axis numbers)."""
+        """Return the place of `node`, computed if it has none, with axes in `order` if possible."""
 
     # The axis of samples
 
     def _is_batch_last(self, node: ir.Node) -> bool:
-        """Whether the samples come last in work memory, but first in arguments and outputs."""
+        """Return whether the samples, first in arguments and outputs, are last in work arrays."""
         return node.ndim > 1 and self._samples in node.shape
 
     def _move_samples(self, kernel: Kernel, node: ir.Node, source: View, target: View) -> None:
         entries = product(node.shape[1:])
         shapes = [
-            (*node.shape[:1], entries) if view.natural else (entries, *node.shape[:1])
+            (*node.shape[:1], entries) if view.is_natural else (entries, *node.shape[:1])
             for view in (source, target)
         ]
         operands = map(Operand, (source.buffer, target.buffer), shapes)
@@ -91,7 +92,7 @@ class Workspace(ABC):
 
     # Places
 
-    def _where(self, node: ir.Node) -> View | None:
+    def _view_of(self, node: ir.Node) -> View | None:
         if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
             name = f"constant_{node.key[1:]}"
             self.constants[name] = node.array
@@ -99,8 +100,8 @@ class Workspace(ABC):
         return self._views.get(node)
 
     def _prepare(self, node: ir.Node) -> None:
-        """Give everything a place that an entry of `node` is read from."""
-        if self._where(node) is not None or isinstance(node, ir.Leaf | ir.Structural):
+        """Compute all stored nodes from which an entry of `node` is read."""
+        if self._view_of(node) is not None or isinstance(node, ir.Leaf | ir.Structural):
             return
         if node in self._prepared:
             return
@@ -119,28 +120,28 @@ class Workspace(ABC):
     # Loops
 
     def _dense(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
-        """One loop nest over all entries."""
-        if self._where(node) is None:
+        """Compute all entries of a node in one loop nest."""
+        if self._view_of(node) is None:
             for child in node.children:
                 self._prepare(child)
-        builder = Builder(self._where, self._names, self._samples)
+        builder = Builder(self._view_of, self._names, self._samples)
         at = [index_symbol(axis) for axis in range(node.ndim)]
         nest = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
         self.steps.append(nest.build(accumulate))
 
     def _scaled(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
-        """Sums in a place of their own, then divided by sizes, for which these may be 0: the
-        quotient is nan then, as there are no entries to divide and add."""
+        """Compute the undivided sums in a work array, then divide by sizes. If a size is 0, there
+        are no entries to divide and add, but the quotient must be nan."""
         plain = node.scaled(sympy.S.One)
         self._place(plain)
         axes = range(node.ndim)
         self._dense(ir.einsum([(plain, axes)], axes, node.coefficient), view, accumulate)
 
     def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
-        """Compute in a place of its own, then copy or add."""
-        own = self._fresh(node.shape, order)
-        self._compute(node, own)
-        self._views[node] = own
+        """Compute a node in a work array, then copy it, or add it, to the place `view`."""
+        work_view = self._fresh(node.shape, order)
+        self._compute(node, work_view)
+        self._views[node] = work_view
         self._dense(node, view, accumulate)
 
     def _copied(self, node: ir.Node, order: Sequence[int]) -> View:
@@ -149,8 +150,8 @@ class Workspace(ABC):
         return view
 
     def _described(self, node: ir.Einsum, view: View, accumulate: bool) -> str:
-        """The product in index notation."""
-        builder = Builder(self._where, self._names, self._samples)
+        """Write a product in index notation."""
+        builder = Builder(self._view_of, self._names, self._samples)
         at = [index_symbol(label) for label in range(len(node.sizes))]
         value = builder.product(node.coefficient, node.factors, dict(enumerate(at)))
         nest = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))
@@ -165,12 +166,12 @@ class Workspace(ABC):
 
 
 def first_last(ndim: int) -> tuple[int, ...]:
-    """The order of axes with the first one last."""
+    """Return the order of axes with the first axis last."""
     return (*range(1, ndim), 0)
 
 
 def stack_operand(buffer: Buffer, shape: Shape, core: int) -> Operand:
-    """A buffer as a stack of arrays of the last `core` axes of `shape`."""
+    """Read a buffer as a stack of arrays of the last `core` axes of `shape`."""
     split_at = len(shape) - core
     return Operand(buffer, (product(shape[:split_at]), *shape[split_at:]))
 

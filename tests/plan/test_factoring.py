@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.scalar_factoring import ENOUGH, _cost, factored
+from derivatrix.compiler.plan.scalar_factoring import MAX_COST_RATIO, _cost, factored
 
 LETTERS = "abcdef"
 
@@ -76,7 +76,7 @@ def test_values_stay_the_same(recipe: list[list[Term]]) -> None:
     before = _cost(table, values)
     found = factored(table, values)
     assert [value(table, n) for n in found] == [value(table, n) for n in values]
-    assert found == values or _cost(table, found) < ENOUGH * before
+    assert found == values or _cost(table, found) < MAX_COST_RATIO * before
 
 
 def test_what_terms_have_in_common() -> None:

@@ -15,7 +15,7 @@ from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.plan.shared_functions import share_functions
-from derivatrix.compiler.plan.sums_of_contractions import joined
+from derivatrix.compiler.plan.sums_of_contractions import join_contractions
 from derivatrix.compiler.plan.variants import variants
 from tests.plain import run_plain
 
@@ -36,7 +36,7 @@ def product(left: ir.Node, right: ir.Node, scale: int = 1) -> ir.Einsum:
 
 def join(*roots: ir.Node) -> list[ir.Node]:
     """The roots joined, which have to be what they were."""
-    new = joined(roots, nominal)
+    new = join_contractions(roots, nominal)
     found = [new[root] for root in roots]
     random = np.random.default_rng(0)
     given = {leaf.name: random.normal(size=[SIZES[str(s)] for s in leaf.shape]) for leaf in LEAVES}
