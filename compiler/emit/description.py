@@ -1,4 +1,4 @@
-"""What a generated module consists of, before it is text."""
+"""Descriptions of generated modules, from which targets write their texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Result = str | tuple[tuple[str, "Result"], ...]
 
 @dataclass(frozen=True)
 class FunctionDescription:
-    """A public function: the formulas of what it computes, its kernel's plan (whose arguments are
-    its own), and what it returns."""
+    """A public function. formulas: of its results; plan: of its kernel, which has the function's
+    arguments; result: the structure of the returned value."""
 
     name: str
     formulas: tuple[str, ...]
@@ -25,8 +25,8 @@ class FunctionDescription:
 
 @dataclass(frozen=True)
 class OperatorDescription:
-    """The public function that returns operators. `function`: it, with the kernel that computes
-    their arrays; its result is made of the names of operators, those of `structured` in order."""
+    """The public function that returns operators. function: its kernel computes the operators'
+    arrays, its result has the names of the operators of `structured`, in order."""
 
     function: FunctionDescription
     structured: Structured
@@ -36,9 +36,9 @@ class OperatorDescription:
 class ModuleDescription:
     """A generated module.
 
-    name: the declared function's name, for messages. docstring: the module's. facts: the
-    public constants (INPUTS, OUTPUT, ...), literals of Python. functions: in the order to be
-    written, `operator` after them. formulas: kind -> inputs -> style -> text.
+    name: the name of the declared function, for messages; docstring: of the module; facts: the
+    public constants (INPUTS, OUTPUT, ...), as Python literals; functions: in the order of the text,
+    followed by `operator`; formulas: kind -> inputs -> style -> text.
     """
 
     name: str
@@ -50,5 +50,5 @@ class ModuleDescription:
 
     @property
     def everything(self) -> tuple[FunctionDescription, ...]:
-        """All functions, that of the operators last."""
+        """All functions; the one that returns operators is last."""
         return (*self.functions, *([self.operator.function] if self.operator else []))

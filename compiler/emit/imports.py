@@ -1,4 +1,4 @@
-"""What a generated module imports, and which files of the support that takes."""
+"""Imports of a generated module, and the files of the support that they need."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SUPPORT = support.__name__
 class Imports:
     """The imports of a generated module, and the users' functions that become part of its text.
 
-    support: names -> the files of the support that define them, as "cpu.blas". packages: of other
-    imports the package, the name in it ("" for itself) and the name here. texts: of users'
-    definitions, each after those it needs.
+    support: name -> the file of the support that defines it, as "cpu.blas"; packages: (package,
+    name in the package or "" for the package itself, name in the module); texts: users'
+    definitions, each after those that it needs.
     """
 
     support: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Imports:
     def add(self, path: str) -> None:
         """Import a function of the support, "target.file.function"."""
         file, _, name = path.rpartition(".")
-        self._take(name, f"{SUPPORT}.{file}")
+        self._is_new(name, f"{SUPPORT}.{file}")
         self.support[name] = file
 
     def add_kernel(self, kernel: Kernel) -> None:
@@ -55,8 +55,8 @@ class Imports:
         name, module = plain.__name__, inspect.getmodule(plain)
         if module is None:
             raise UnsupportedError(f"the source of the kernel {name} cannot be found")
-        found = getattr(module, name, None)
-        if plain is not getattr(found, "py_func", found):
+        attribute = getattr(module, name, None)
+        if plain is not getattr(attribute, "py_func", attribute):
             raise UnsupportedError(
                 f"the kernel {plain.__qualname__} is not what {module.__name__} has by the name "
                 f"{name}; a kernel is defined at the top level of its file"
@@ -68,7 +68,7 @@ class Imports:
         self.packages.add((package, name, alias or name or package))
 
     def _add(self, module: str, name: str) -> None:
-        """Add what `name` is in a user's module, if it is defined there or imported."""
+        """Add the definition or import of `name` in a user's module, if it has one."""
         contents = _contents(module)
         if name in contents.imports:
             origin, original = contents.imports[name]
@@ -78,23 +78,23 @@ class Imports:
                 self._add(origin, original)
             else:
                 self.packages.add((origin, original, name))
-        elif name in contents.definitions and self._take(name, module):
-            text, needed = contents.definitions[name]
-            for other in needed:
-                if other != name:
-                    self._add(module, other)
+        elif name in contents.definitions and self._is_new(name, module):
+            text, names = contents.definitions[name]
+            for dependency in names:
+                if dependency != name:
+                    self._add(module, dependency)
             self.texts[name] = text
 
-    def _take(self, name: str, origin: str) -> bool:
-        """Whether a name is new; UnsupportedError where it is another definition's."""
-        found = self._origins.setdefault(name, origin)
-        if found != origin:
-            raise UnsupportedError(f"two kernels are called {name}: in {found} and in {origin}")
+    def _is_new(self, name: str, origin: str) -> bool:
+        """Return whether a name is new. Raises UnsupportedError if another definition has it."""
+        known = self._origins.setdefault(name, origin)
+        if known != origin:
+            raise UnsupportedError(f"two kernels are called {name}: in {known} and in {origin}")
         return name not in self.texts and name not in self.support
 
     @property
     def names(self) -> set[str]:
-        """The names that are imported from the support, and those of users' definitions."""
+        """The names of imports from the support and of users' definitions."""
         return {*self.support, *self.texts}
 
     @property
@@ -103,7 +103,7 @@ class Imports:
         return support_files(self.support.values())
 
     def package_lines(self) -> list[str]:
-        """The import statements for packages, those of the standard library first."""
+        """Write the import statements for packages, those of the standard library first."""
         plain = [(package, alias) for package, name, alias in self.packages if not name]
         lines = [
             f"import {package}" if package == alias else f"import {package} as {alias}"
@@ -117,12 +117,12 @@ class Imports:
         return sorted(lines, key=lambda line: line.split()[1].split(".")[0] in ("numba", "numpy"))
 
     def support_lines(self) -> list[str]:
-        """The import statements for the support."""
+        """Write the import statements for the support."""
         return _from_lines((f"._support.{file}", name) for name, file in self.support.items())
 
 
 def _from_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """`from origin import names`, a line for each origin."""
+    """Write `from origin import names`, a line for each origin."""
     grouped: dict[str, list[str]] = {}
     for origin, name in sorted(pairs):
         grouped.setdefault(origin, []).append(name)
@@ -130,30 +130,30 @@ def _from_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def support_files(files: Iterable[str]) -> tuple[str, ...]:
-    """Files of the support, given as "cpu.blas", with those that they import, sorted, as
+    """List files of the support, given as "cpu.blas", and the files that they import, sorted, as
     "cpu/blas.py"."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = {*files}
     while waiting:
         file = waiting.pop()
-        found.add(file)
+        reached.add(file)
         origins = {origin for origin, _ in _contents(f"{SUPPORT}.{file}").imports.values()}
         inner = {o.removeprefix(f"{SUPPORT}.") for o in origins if o.startswith(f"{SUPPORT}.")}
-        waiting |= inner - found
-    folders = {file.partition(".")[0] for file in found}
-    paths = [f"{file.replace('.', '/')}.py" for file in found]
+        waiting |= inner - reached
+    folders = {file.partition(".")[0] for file in reached}
+    paths = [f"{file.replace('.', '/')}.py" for file in reached]
     return tuple(sorted([*paths, *(f"{folder}/__init__.py" for folder in folders)]))
 
 
 @cache
 def support_text(file: str) -> str:
-    """The text of a file of the support, such as "cpu/blas.py"."""
+    """Read the text of a file of the support, such as "cpu/blas.py"."""
     return (resources.files(SUPPORT) / file).read_text(encoding="utf-8")
 
 
 @cache
 def support_digest() -> str:
-    """A digest of all files of the support."""
+    """Return a digest of all files of the support."""
     state = hashlib.blake2b(digest_size=16)
     for file in all_files():
         state.update(f"{file}\0{support_text(file)}".encode())
@@ -162,55 +162,56 @@ def support_digest() -> str:
 
 @cache
 def all_files() -> tuple[str, ...]:
-    """All files of the support, sorted, as "cpu/blas.py"."""
-    folders = [each for each in resources.files(SUPPORT).iterdir() if each.is_dir()]
+    """List all files of the support, sorted, as "cpu/blas.py"."""
+    folders = [entry for entry in resources.files(SUPPORT).iterdir() if entry.is_dir()]
     files = [(folder, file.name) for folder in folders for file in folder.iterdir()]
     return tuple(sorted(f"{folder.name}/{name}" for folder, name in files if name.endswith(".py")))
 
 
 def is_defined(path: str) -> bool:
-    """Whether the support has a function, "target.file.function"."""
+    """Return whether the support has a function, "target.file.function"."""
     file, _, name = path.rpartition(".")
     module = f"{SUPPORT}.{file}"
     return importlib.util.find_spec(module) is not None and name in _contents(module).definitions
 
 
 def uses(path: str, name: str) -> bool:
-    """Whether a function of the support, "target.file.function", needs what `name` is in the
-    support, at any remove."""
+    """Return whether a function of the support, "target.file.function", needs `name`, directly or
+    through other functions."""
     file, _, function = path.rpartition(".")
-    seen: set[tuple[str, str]] = set()
+    visited: set[tuple[str, str]] = set()
     waiting = [(f"{SUPPORT}.{file}", function)]
     while waiting:
-        module, wanted = waiting.pop()
-        if (module, wanted) in seen:
+        module, needed = waiting.pop()
+        if (module, needed) in visited:
             continue
-        seen.add((module, wanted))
-        if wanted == name:
+        visited.add((module, needed))
+        if needed == name:
             return True
         contents = _contents(module)
-        if wanted in contents.imports and contents.imports[wanted][0].startswith(SUPPORT):
-            waiting.append(contents.imports[wanted])
-        elif wanted in contents.definitions:
-            waiting += [(module, other) for other in contents.definitions[wanted][1]]
+        if needed in contents.imports and contents.imports[needed][0].startswith(SUPPORT):
+            waiting.append(contents.imports[needed])
+        elif needed in contents.definitions:
+            waiting += [(module, dependency) for dependency in contents.definitions[needed][1]]
     return False
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """A module's top level: definitions (text, names used) and imports (module, name or "")."""
+    """The top level of a module: name -> (text, names read) of definitions, and name -> (module,
+    name in it or "") of imports."""
 
     definitions: dict[str, tuple[str, tuple[str, ...]]]
     imports: dict[str, tuple[str, str]]
 
 
 def _source(module: str) -> str:
-    """The text of a module, which is not imported for it."""
+    """Read the text of a module without importing it."""
     if module in sys.modules:
         return inspect.getsource(sys.modules[module])
-    found = importlib.util.find_spec(module)
-    assert found is not None and found.origin is not None
-    return Path(found.origin).read_text(encoding="utf-8")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
 
 
 def _contents(module: str) -> _Contents:
@@ -233,14 +234,14 @@ def _parsed(source: str, package: str) -> _Contents:
             for alias in statement.names:
                 imports[alias.asname or alias.name] = (origin, alias.name)
         else:
-            for name in _defined(statement):
+            for name in _defined_names(statement):
                 start = min([statement.lineno, *_decorator_lines(statement)])
                 text = "\n".join(lines[start - 1 : statement.end_lineno])
-                definitions[name] = (text, _used(statement))
+                definitions[name] = (text, _names_read(statement))
     return _Contents(definitions, imports)
 
 
-def _defined(statement: ast.stmt) -> Iterable[str]:
+def _defined_names(statement: ast.stmt) -> Iterable[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.AnnAssign):
@@ -254,7 +255,7 @@ def _decorator_lines(statement: ast.stmt) -> list[int]:
     return [decorator.lineno for decorator in getattr(statement, "decorator_list", [])]
 
 
-def _used(statement: ast.stmt) -> tuple[str, ...]:
-    """The names read anywhere in a statement, in order, without builtins."""
+def _names_read(statement: ast.stmt) -> tuple[str, ...]:
+    """List the names in a statement, in order, without builtins."""
     names = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
     return tuple(name for name in dict.fromkeys(names) if not hasattr(builtins, name))

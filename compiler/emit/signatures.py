@@ -1,4 +1,4 @@
-"""What kernels take and fill, and what functions return, as texts that the support reads."""
+"""Signatures of kernels and results of functions, as texts that the support parses."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from derivatrix.compiler.plan.steps import Plan
 
 
 def signature(plan: Plan) -> list[str]:
-    """The arguments of `generated.kernel` that say what a kernel takes and fills: arrays with their
-    lengths, sizes that are no axis's length, and names that callers do not know."""
+    """Write the arguments of `generated.kernel` for a plan: its arrays with their lengths, sizes
+    that are no axis's length, and local names that differ from the public ones."""
     local = local_sizes(plan)
     inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
     outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
-    found = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
+    arguments = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
     if sizes := tuple(_read_sizes(plan)):
-        found.append(f"sizes={sizes!r}")
+        arguments.append(f"sizes={sizes!r}")
     names = {a.local: a.name for a in plan.arguments if a.local != a.name}
     names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
-    return [*found, f"names={names!r}"] if names else found
+    return [*arguments, f"names={names!r}"] if names else arguments
 
 
 def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
-    """The names of sizes -> those within the kernel."""
+    """Map the public names of sizes to their names within the kernel."""
     return {
         sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
         for size in plan.sizes
@@ -38,12 +38,12 @@ def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
 def array_text(
     name: str, shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
 ) -> str:
-    """An array with its lengths, as "X[n, n]"."""
+    """Write an array with its lengths, as "X[n, n]"."""
     return f"{name}[{', '.join(index(size.xreplace(local)) for size in shape)}]"
 
 
 def _read_sizes(plan: Plan) -> Iterator[str]:
-    """How sizes are read that no axis of an argument is as long as."""
+    """Write how sizes are computed that are not the length of any argument's axis."""
     lengths = {str(size) for argument in plan.arguments for size in argument.shape}
     local = local_sizes(plan)
     for size in plan.sizes:
@@ -53,7 +53,7 @@ def _read_sizes(plan: Plan) -> Iterator[str]:
 
 
 def returns_text(function: FunctionDescription) -> str:
-    """How results are put together, as "Vjp(A=out_A, b=out_b)"."""
+    """Write the returned value of a function, as "Vjp(A=out_A, b=out_b)"."""
     buffers = {name: buffer.name for name, buffer in function.plan.outputs}
     return _returns(function.result, title(function.name), buffers)
 
@@ -67,25 +67,25 @@ def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
 
 
 def title(name: str) -> str:
-    """The name of the named tuple that a function returns."""
+    """Return the name of the named tuple that a function returns."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def inner_title(path: str) -> str:
-    """The name of the named tuples in one."""
+    """Return the name of the named tuples within a named tuple."""
     return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
 
 
 def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
-    """The named tuples that functions return, and their fields."""
-    found: dict[str, str] = {}
+    """Map the named tuples that functions return to their fields, separated by spaces."""
+    fields_by_name: dict[str, str] = {}
 
     def add(result: Result, path: str) -> None:
         if not isinstance(result, str):
-            found[path] = " ".join(name for name, _ in result)
+            fields_by_name[path] = " ".join(name for name, _ in result)
             for _, part in result:
                 add(part, inner_title(path))
 
     for function in functions:
         add(function.result, title(function.name))
-    return found
+    return fields_by_name

@@ -1,4 +1,4 @@
-"""What the texts of all generated modules have: templates, formulas, names that are kept."""
+"""Common parts of all generated modules: templates, formulas, reserved names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADING = ("SUPPORT", "FORMULAS", "built_with", "generated")
 
 @cache
 def environment(autoescape: bool = False) -> jinja2.Environment:
-    """The templates; with `autoescape` what they print is escaped for HTML."""
+    """Return the environment of the templates; autoescape: escape values for HTML."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("derivatrix.templates", ""),
         undefined=jinja2.StrictUndefined,
@@ -40,7 +40,7 @@ def rendered(
     constants: Mapping[str, np.ndarray],
     **parts: object,
 ) -> str:
-    """A module's text: what every module begins with, and the parts that its template prints."""
+    """Render a module: the heading of every module, and the `parts` of its template."""
     return (
         environment()
         .get_template(template)
@@ -61,8 +61,8 @@ def rendered(
 def check_names(
     module: ModuleDescription, imports: Imports, plans: Iterable[Plan], names: Iterable[str]
 ) -> None:
-    """Raise DeclarationError where a kernel calls an array, a number or a size as the module calls
-    something that functions read. names: those of the module's own kernels and named tuples."""
+    """Raise DeclarationError if an array, scalar or size of a kernel has a name that the module
+    itself needs. names: the module's kernels and named tuples."""
     aliases = {alias for _, _, alias in imports.packages}
     module_names = {*HEADING, *aliases, *imports.names, *names}
     for plan in plans:
@@ -79,6 +79,6 @@ def check_names(
 
 
 def formulas_text(name: str, formulas: Mapping[str, object]) -> str:
-    """The text of the file with a module's formulas."""
+    """Render the file with a module's formulas."""
     template = environment().get_template("formulas.py.jinja")
     return template.render(version=VERSION, name=name, formulas=literal(formulas))

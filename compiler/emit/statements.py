@@ -25,12 +25,11 @@ from derivatrix.compiler.plan.steps import (
 )
 
 LARGEST_INTEGER = 2**63 - 1
-"""That of literals which compilers take for integers."""
+"""The largest literal that compilers take for an integer."""
 
 
 class Printer(Infix):
-    """A printer that keeps the `names` which it has written: of sizes, loop indices, functions and
-    packages."""
+    """A printer that records the `names` in its texts: sizes, loop indices, functions, packages."""
 
     multiplied = False
     """Whether powers of sizes are written as products."""
@@ -43,7 +42,7 @@ class Printer(Infix):
         self.names: set[str] = set()
 
     def named(self, *names: str) -> str:
-        """Keep names; return the first."""
+        """Record names; return the first of them."""
         self.names.update(name.partition(".")[0] for name in names)
         return names[0]
 
@@ -75,19 +74,19 @@ class Printer(Infix):
     def choice(
         self, variants: Sequence[tuple[str, sympy.Expr, Plan]], call: Callable[[Plan], str]
     ) -> Iterator[str]:
-        """Print the costs of variants, then the call of the first that costs no more than those
-        after it."""
+        """Print the costs of variants, then the call of the first variant that costs no more than
+        those after it."""
         for name, cost, _ in variants:
             yield f"{name} = {self.index(cost)}"
-        *others, (_, _, last) = variants
+        *tested, (_, _, fallback) = variants
         word = "if"
-        for position, (name, _, variant) in enumerate(others, 1):
-            later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
-            yield f"{word} {' and '.join(later)}:"
+        for position, (name, _, variant) in enumerate(tested, 1):
+            tests = [f"{name} <= {cost_name}" for cost_name, _, _ in variants[position:]]
+            yield f"{word} {' and '.join(tests)}:"
             yield f"    {call(variant)}"
             word = "elif"
         yield "else:"
-        yield f"    {call(last)}"
+        yield f"    {call(fallback)}"
 
 
 class Statements(Printer):
@@ -149,11 +148,11 @@ class Statements(Printer):
 
 
 def _stop(symbol: sympy.Symbol, condition: sympy.Basic) -> sympy.Expr | None:
-    """Where a loop ends that has only rounds of index <= something; None for other conditions."""
+    """Return the end of a loop whose condition is index <= a bound; None for other conditions."""
     if not isinstance(condition, sympy.GreaterThan):
         return None
-    most = sympy.expand(condition.lhs - condition.rhs + symbol)
-    return None if most.has(symbol) else most + 1
+    bound = sympy.expand(condition.lhs - condition.rhs + symbol)
+    return None if bound.has(symbol) else bound + 1
 
 
 class _Coefficients(PythonCodePrinter):

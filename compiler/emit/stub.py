@@ -1,7 +1,7 @@
-"""The file with the types of a generated module, for type checkers and editors.
+"""Stubs: the types of a generated module, for type checkers and editors.
 
-Arguments are whatever has real numbers, results are arrays of float64; or of float32 where all
-arrays given are, or of what `out` has.
+Arguments are values of real numbers. Results are arrays of float64; of float32 if all arrays are;
+or of the type of `out`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from derivatrix.templates.support.common.module import FACTS
 from derivatrix.version import VERSION
 
 METHODS = ("count", "index")
-"""Fields of these names are in the way of a tuple's methods."""
+"""Methods of tuples, which a field of the same name hides."""
 
 
 @dataclass(frozen=True)
 class TupleText:
-    """The class of a named tuple: `fields` are names, types, and whether a method is hidden."""
+    """The class of a named tuple; fields: (name, type, whether it hides a method)."""
 
     name: str
     bases: str
@@ -31,12 +31,12 @@ class TupleText:
 
 
 def stub_text(name: str, module: ModuleDescription) -> str:
-    """The text of the file, of the module called `name`."""
+    """Render the stub of the module called `name`."""
     on_host = module.facts["TARGET"] == "cpu"
-    named = tuples(module.everything)
+    classes = tuples(module.everything)
     names = [function.name for function in module.everything]
     kernels = [f"{function.name}_kernel" for function in module.functions]
-    public = [*FACTS, *(kernels if on_host else ["KERNELS"]), *names, *named]
+    public = [*FACTS, *(kernels if on_host else ["KERNELS"]), *names, *classes]
     plans = [function.plan for function in module.everything]
     return (
         environment()
@@ -47,8 +47,8 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             on_host=on_host,
             public=literal(sorted(public)),
             operators=module.operator is not None,
-            ranks=max(len(each.shape) for plan in plans for each in plan.arguments),
-            row_types=[f"_{place}" for place in range(len(named.get("HessianRow", "").split()))],
+            ranks=max(len(argument.shape) for plan in plans for argument in plan.arguments),
+            row_types=[f"_{place}" for place in range(len(classes.get("HessianRow", "").split()))],
             tuples=_tuples(module, on_host),
             functions=_functions(module) if on_host else _untyped(module),
         )
@@ -60,8 +60,8 @@ def stub_text(name: str, module: ModuleDescription) -> str:
 
 @dataclass(frozen=True)
 class _Leaves:
-    """What stands for the arrays of a result: by their ranks `array` or `number`; `bare` where
-    named tuples have nothing that varies."""
+    """The types of the arrays in a result: `array`, or `number` for rank 0; bare: whether named
+    tuples have no type parameters."""
 
     ranks: Mapping[str, int]
     array: str
@@ -72,7 +72,7 @@ class _Leaves:
         return self.array if self.ranks.get(name, 1) else self.number
 
     def type(self, result: Result, path: str) -> str:
-        """The type of a result, of which named tuples are called `path`."""
+        """Write the type of a result whose named tuple is called `path`."""
         if isinstance(result, str):
             return self.leaf(result)
         if self.bare:
@@ -84,8 +84,8 @@ class _Leaves:
 
 
 def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
-    """The classes of all named tuples, those that others have first."""
-    found: dict[str, TupleText] = {}
+    """List the classes of all named tuples, inner ones first."""
+    classes: dict[str, TupleText] = {}
 
     def add(result: Result, path: str, leaves: _Leaves) -> None:
         if isinstance(result, str):
@@ -100,7 +100,7 @@ def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
         varying = types if row else [leaves.array, leaves.number]
         bases = "NamedTuple" if leaves.bare else f"NamedTuple, Generic[{', '.join(varying)}]"
         fields = [(n, t, n in METHODS) for (n, _), t in zip(result, types, strict=True)]
-        found.setdefault(path, TupleText(path, bases, fields))
+        classes.setdefault(path, TupleText(path, bases, fields))
 
     for function in module.everything:
         if function not in module.functions:
@@ -110,11 +110,11 @@ def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
         else:
             leaves = _Leaves({}, "Any", "", bare=True)
         add(function.result, title(function.name), leaves)
-    return list(found.values())
+    return list(classes.values())
 
 
 def _ranks(plan: Plan) -> dict[str, int]:
-    """The ranks of the results."""
+    """Map the results to their ranks."""
     return {name: len(buffer.shape) for name, buffer in plan.outputs}
 
 
@@ -122,26 +122,26 @@ def _ranks(plan: Plan) -> dict[str, int]:
 
 
 def _functions(module: ModuleDescription) -> Iterator[str]:
-    """The lines of kernels and public functions for the CPU."""
+    """Write the kernels and public functions for the CPU."""
     for function in module.functions:
         plan = function.plan
-        given = [(a.local, "NDArray[_Real]" if a.shape else "_Rank0") for a in plan.arguments]
-        filled = [(buffer.name, "NDArray[_Real]") for _, buffer in plan.outputs]
-        yield _definition(f"{function.name}_kernel", [*given, *filled], "", "None")
+        inputs = [(a.local, "NDArray[_Real]" if a.shape else "_Rank0") for a in plan.arguments]
+        outputs = [(buffer.name, "NDArray[_Real]") for _, buffer in plan.outputs]
+        yield _definition(f"{function.name}_kernel", [*inputs, *outputs], "", "None")
     for function in module.functions:
         yield from _overloads(function)
     if module.operator is not None:
         function = module.operator.function
         leaves = _Leaves({}, "_Operator", "", bare=True)
-        returned = leaves.type(function.result, title(function.name))
-        yield _definition(function.name, _parameters(function.plan), "", returned)
+        result_type = leaves.type(function.result, title(function.name))
+        yield _definition(function.name, _parameters(function.plan), "", result_type)
 
 
 def _overloads(function: FunctionDescription) -> Iterator[str]:
-    """A public function for float32, for float64, and for arrays that are given as `out`."""
+    """Write the overloads of a public function: for float32, for float64, and with `out`."""
     plan, ranks, path = function.plan, _ranks(function.plan), title(function.name)
     out = _out(plan)
-    none = f"{out}: None = None"
+    without_out = f"{out}: None = None"
     arrays = any(argument.shape for argument in plan.arguments)
     exact = "NDArray[np.float32]" if arrays else "np.float32"
     narrow = [
@@ -151,23 +151,23 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
     result = function.result
     single = _Leaves(ranks, "NDArray[np.float32]", "np.float32").type(result, path)
     double = _Leaves(ranks, "NDArray[np.float64]", "np.float64").type(result, path)
-    given = _Leaves(ranks, "NDArray[_Real]", "NDArray[_Real]").type(result, path)
-    wanted = f"{out}: {_nested(result)}"
+    out_result = _Leaves(ranks, "NDArray[_Real]", "NDArray[_Real]").type(result, path)
+    with_out = f"{out}: {_nested(result)}"
     yield "@overload"
-    yield _definition(function.name, narrow, none, single)
+    yield _definition(function.name, narrow, without_out, single)
     yield "@overload"
-    yield _definition(function.name, _parameters(plan), none, double)
+    yield _definition(function.name, _parameters(plan), without_out, double)
     yield "@overload"
-    yield _definition(function.name, _parameters(plan), wanted, given)
+    yield _definition(function.name, _parameters(plan), with_out, out_result)
 
 
 def _untyped(module: ModuleDescription) -> Iterator[str]:
-    """The lines of public functions for devices, whose arrays are CuPy's."""
+    """Write the public functions for devices, whose arrays are CuPy's."""
     leaves = _Leaves({}, "Any", "", bare=True)
     for function in module.functions:
-        given = [(name, "Any") for name, _ in _parameters(function.plan)]
-        returned = leaves.type(function.result, title(function.name))
-        yield _definition(function.name, given, f"{_out(function.plan)}: Any = None", returned)
+        inputs = [(name, "Any") for name, _ in _parameters(function.plan)]
+        result_type = leaves.type(function.result, title(function.name))
+        yield _definition(function.name, inputs, f"{_out(function.plan)}: Any = None", result_type)
 
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
@@ -175,7 +175,7 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _out(plan: Plan) -> str:
-    """What the argument `out` is called where an input has that name."""
+    """Return the name of the argument `out`, with underscores if an input has that name."""
     out = "out"
     while out in [argument.name for argument in plan.arguments]:
         out += "_"
@@ -183,12 +183,13 @@ def _out(plan: Plan) -> str:
 
 
 def _nested(result: Result) -> str:
-    """The type of `out`: arrays in tuples, as results are."""
+    """Write the type of `out`: arrays in tuples of the structure of the result."""
     if isinstance(result, str):
         return "NDArray[_Real]"
     return f"tuple[{', '.join(_nested(part) for _, part in result)}]"
 
 
-def _definition(name: str, given: list[tuple[str, str]], named: str, returned: str) -> str:
-    parameters = [f"{each}: {kind}" for each, kind in given] + ([f"*, {named}"] if named else [])
-    return f"def {name}({', '.join(parameters)}) -> {returned}: ..."
+def _definition(name: str, inputs: list[tuple[str, str]], keyword: str, result: str) -> str:
+    parameters = [f"{argument}: {kind}" for argument, kind in inputs]
+    parameters += [f"*, {keyword}"] if keyword else []
+    return f"def {name}({', '.join(parameters)}) -> {result}: ..."

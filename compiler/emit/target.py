@@ -1,4 +1,4 @@
-"""What a module can be generated for."""
+"""Targets: the machines that modules are generated for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Outputs = Sequence[tuple[str, Node]]
 
 @dataclass(frozen=True)
 class Target:
-    """What a module can be generated for.
+    """A kind of machine that modules are generated for.
 
-    name: as users give it, and as TARGET says; suffix: of the modules' names. place: where modules
-    run, for their docstring, as in " for CUDA devices"; conventions: of their kernels, a line each.
-    plan: a kernel's name, its arguments and its outputs -> its steps.
-    emit: a description -> the module's text, and the files of the support that it needs, as
-    "cpu/blas.py"; raises DeclarationError for an input whose name is one that the module itself
-    needs, UnsupportedError for what has no kernel.
+    name: the public name, also TARGET in modules; suffix: of the names of modules.
+    place: words for the docstring of a module, as " for CUDA devices".
+    conventions: sentences for that docstring on the kernels.
+    plan: plans a kernel, from its name, arguments and outputs.
+    emit: writes the text of a module, and lists the files of the support that it needs, as
+    "cpu/blas.py"; raises DeclarationError for an input with a name that the module itself needs,
+    UnsupportedError for a node without a kernel.
     operators: whether modules have functions that return operators.
     """
 

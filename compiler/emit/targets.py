@@ -11,7 +11,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (cpu.TARGET, cud
 
 
 def find_target(name: object) -> Target:
-    """The target of a name. Raises UnsupportedError where there is none."""
+    """Return the target called `name`. Raises UnsupportedError if there is none."""
     if not isinstance(name, str) or name not in TARGETS:
         raise UnsupportedError(
             f"there is no target {shown(name)}; choose from {', '.join(TARGETS)}"

@@ -1,20 +1,21 @@
-"""Texts of Python that every part of a generated module has."""
+"""Python texts that all parts of a generated module use."""
 
 from __future__ import annotations
 
-WIDTH = 130
+MAX_LITERAL_LENGTH = 110
+"""Most characters of a literal, with its indentation, on one line."""
 
 
 def quoted(text: str) -> str:
-    """A text for between triple quotes."""
+    """Escape a text for triple quotes."""
     return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def literal(value: object, indent: int = 0) -> str:
-    """A Python literal, one entry a line where it is too long for one line; what is alone in a
-    dictionary is on the line of its brackets."""
+    """Write a Python literal, with one entry a line if it is too long for one line; the only entry
+    of a dictionary is on the line of its brackets."""
     text = repr(value)
-    if len(text) + indent <= WIDTH - 20 or not isinstance(value, dict | tuple | list):
+    if len(text) + indent <= MAX_LITERAL_LENGTH or not isinstance(value, dict | tuple | list):
         return text
     if isinstance(value, dict) and len(value) == 1:
         ((key, entry),) = value.items()
@@ -29,8 +30,8 @@ def literal(value: object, indent: int = 0) -> str:
 
 
 def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) -> list[str]:
-    """A call, with as many arguments a line as there is room for. An argument may be a part of one
-    that is a call itself."""
+    """Write a call, with as many arguments a line as `width` allows. An argument may be a part of
+    an inner call."""
     lines = [f"{name}({arguments[0]}" if arguments else f"{name}("]
     for argument in arguments[1:]:
         if len(lines[-1]) + len(argument) + len(end) + 3 <= width:

@@ -1,7 +1,8 @@
-"""Steps that work along rows, each row by a group of threads: one kernel instead of one a step.
+"""Fusion of steps along rows to one kernel, in which a group of threads shares each row.
 
-Softmax, sums over a row and what is made of them read a row several times; its group finds it in
-the cache. That is attention's derivative between its products of matrices, and a classifier's.
+Softmax, sums over a row and steps that read these sums read a row several times; a group finds it
+in the cache. The derivatives of attention, between products of matrices, and of classifiers consist
+of such steps.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from derivatrix.compiler.plan.visit import buffers, renamed
 class Softmax:
     """target = the softmax of the rows of `source`, or their logsumexp.
 
-    points: the loops over rows; terms: the one along a row.
+    points: the loops over rows; terms: the loop along a row.
     """
 
     comment: str
@@ -48,114 +49,113 @@ class Softmax:
 
     @property
     def normalised(self) -> bool:
-        """Whether it is the softmax."""
+        """Whether this is the softmax, not the logsumexp."""
         return len(self.target.indices) == len(self.source.indices)
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What is read and written."""
+        """A store that reads the source and writes to the target."""
         return (Store(self.target, self.source, accumulate=False),)
 
 
 Phase = Launch | Softmax
 
 
-def phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
-    """What a step would do at its rows; None where it has another form. fresh: makes names for
-    sums."""
+def as_phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
+    """Lower a step to a phase along rows; None for a step of another form. fresh: returns a new
+    name for a sum."""
     match step:
         case LoopNest(_, (Loop(reduction=False),)):
-            found = launches(step, frozenset(), fresh)
-            return found[0] if len(found) == 1 else None
-        case Call(comment, "rows.softmax" | "rows.logsumexp", (Operand() as one, Operand() as two)):
-            return _softmax(comment, one, two)
+            kernels = launches(step, frozenset(), fresh)
+            return kernels[0] if len(kernels) == 1 else None
+        case Call(comment, "rows.softmax" | "rows.logsumexp", (Operand() as x, Operand() as out)):
+            return _softmax(comment, x, out)
     return None
 
 
-def _softmax(comment: str, one: Operand, two: Operand) -> Softmax | None:
-    shape, target = one.buffer.shape, two.buffer.shape
-    if one.index or two.index or one.shape[-1:] != shape[-1:] or target not in (shape, shape[:-1]):
+def _softmax(comment: str, source: Operand, target: Operand) -> Softmax | None:
+    shape, target_shape = source.buffer.shape, target.buffer.shape
+    if source.index or target.index or source.shape[-1:] != shape[-1:]:
+        return None
+    if target_shape not in (shape, shape[:-1]):
         return None
     loops = tuple(
         (sympy.Symbol(f"row_{axis}", integer=True, nonnegative=True), size)
         for axis, size in enumerate(shape)
     )
     indices = tuple(symbol for symbol, _ in loops)
-    source = Load(one.buffer, indices)
-    return Softmax(
-        comment, loops[:-1], loops[-1:], source, Load(two.buffer, indices[: len(target)])
-    )
+    entries = Load(source.buffer, indices), Load(target.buffer, indices[: len(target_shape)])
+    return Softmax(comment, loops[:-1], loops[-1:], *entries)
 
 
-def reduced_rows(found: Phase | None) -> Loops:
-    """The loops over the rows that threads share the terms of; () where there are none."""
-    if found is None or not found.terms or (isinstance(found, Launch) and not found.along):
+def reduced_rows(phase: Phase | None) -> Loops:
+    """Return the loops over rows whose terms threads share; () if there are none."""
+    if phase is None or not phase.terms or (isinstance(phase, Launch) and not phase.along):
         return ()
-    return found.points
+    return phase.points
 
 
-def aligned(found: Phase | None, over: Loops) -> Phase | None:
-    """A phase with the names of the loops over rows that are its own; None where they are not."""
-    if found is None or [size for _, size in found.points[: len(over)]] != [s for _, s in over]:
+def aligned(phase: Phase | None, rows: Loops) -> Phase | None:
+    """Rename the loops of a phase to `rows`; None if it has no loops of these extents."""
+    if phase is None or [size for _, size in phase.points[: len(rows)]] != [s for _, s in rows]:
         return None
-    if found.terms and (len(found.points) > len(over) or not reduced_rows(found)):
+    if phase.terms and (len(phase.points) > len(rows) or not reduced_rows(phase)):
         return None
-    if len(found.points) == len(over) and any(
-        isinstance(s, Loop | Guard) for s in found.statements
+    if len(phase.points) == len(rows) and any(
+        isinstance(s, Loop | Guard) for s in phase.statements
     ):
-        return None  # one thread would do it all
-    theirs = [symbol for symbol, _ in found.points[: len(over)]]
-    own = [symbol for symbol, _ in over]
-    spare = [symbol for symbol in theirs if symbol not in own]
-    renames = dict(zip(theirs, own, strict=True))
-    renames |= dict(zip([symbol for symbol in own if symbol not in theirs], spare, strict=True))
-    return renamed(found, renames)
+        return None  # one thread would run all rounds of the inner loop
+    old = [symbol for symbol, _ in phase.points[: len(rows)]]
+    new = [symbol for symbol, _ in rows]
+    unused = [symbol for symbol in old if symbol not in new]
+    renames = dict(zip(old, new, strict=True))
+    renames |= dict(zip([symbol for symbol in new if symbol not in old], unused, strict=True))
+    return renamed(phase, renames)
 
 
 def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
-    """What a group does at each row, with one name for each loop over rows."""
-    found = [phase(step, fresh) for step in steps]
-    over = next(filter(None, map(reduced_rows, found)))
-    for each in found:
-        if isinstance(each, Launch):  # names of a nest rather than of `Softmax`
-            over = each.points[: len(over)]
-    same = [aligned(each, over) for each in found]
-    return [each for each in same if each is not None]
+    """Lower steps to the phases of a group, with the same loops over rows."""
+    lowered = [as_phase(step, fresh) for step in steps]
+    rows = next(filter(None, map(reduced_rows, lowered)))
+    for entry in lowered:
+        if isinstance(entry, Launch):  # names of a nest rather than of `Softmax`
+            rows = entry.points[: len(rows)]
+    return [entry for entry in (aligned(entry, rows) for entry in lowered) if entry is not None]
 
 
 def block_cooperative(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with those that work along the same rows together; softmax and logsumexp of rows
-    are such kernels also alone."""
-    found: list[Step] = []
-    rest = list(steps)
-    while rest:
-        step = rest.pop(0)
-        over = reduced_rows(phase(step, _some_sum))
-        if not over:
-            found.append(step)
+    """Join steps along the same rows to block-cooperative kernels; softmax and logsumexp of rows
+    become such kernels also alone."""
+    joined: list[Step] = []
+    remaining = list(steps)
+    while remaining:
+        step = remaining.pop(0)
+        rows = reduced_rows(as_phase(step, _some_sum))
+        if not rows:
+            joined.append(step)
             continue
         group = [step]
-        while found and _fits(found[-1], group, over, before=True):
-            group.insert(0, found.pop())
-        products, used = _following(rest, group, over)
-        whole = len(group) > 1 or isinstance(step, Call)
-        found += [*products, BlockCooperative(tuple(group)) if whole else step]
-        rest = rest[used:]
-    return found
+        while joined and _fits(joined[-1], group, rows, before=True):
+            group.insert(0, joined.pop())
+        products, used = _following(remaining, group, rows)
+        is_joined = len(group) > 1 or isinstance(step, Call)
+        joined += [*products, BlockCooperative(tuple(group)) if is_joined else step]
+        remaining = remaining[used:]
+    return joined
 
 
 def _some_sum() -> str:
     return "s"
 
 
-def _following(rest: Sequence[Step], group: list[Step], over: Loops) -> tuple[list[Step], int]:
-    """Enter what fits in the group. Products of matrices between that need nothing of it come
-    before it: these, and how many steps they and the group's new ones are."""
+def _following(steps: Sequence[Step], group: list[Step], rows: Loops) -> tuple[list[Step], int]:
+    """Add the following steps to a group that fit. Products of matrices between them that share no
+    array with the group come before it. Returns these products, and the number of steps used."""
     products: list[Step] = []
     passed: list[Step] = []
     used = 0
-    for position, step in enumerate(rest, 1):
-        if _fits(step, group, over, before=False):
+    for position, step in enumerate(steps, 1):
+        if _fits(step, group, rows, before=False):
             group.append(step)
             products += passed
             passed, used = [], position
@@ -166,22 +166,22 @@ def _following(rest: Sequence[Step], group: list[Step], over: Loops) -> tuple[li
     return products, used
 
 
-def _common(step: Step, others: Sequence[Step]) -> set[Buffer]:
-    """The arrays that a step and others have in common, without arguments."""
-    own = {buffer for buffer in buffers(step) if buffer.role in ("work", "output")}
-    return own & set(buffers(tuple(others)))
+def _common(step: Step, steps: Sequence[Step]) -> set[Buffer]:
+    """Collect the arrays that a step shares with others, without arguments."""
+    touched = {buffer for buffer in buffers(step) if buffer.role in ("work", "output")}
+    return touched & set(buffers(tuple(steps)))
 
 
-def _fits(step: Step, group: Sequence[Step], over: Loops, before: bool) -> bool:
-    """Whether a step needs no more of those of a group, and they of it, than the same row."""
-    own = aligned(phase(step, _some_sum), over)
-    if own is None or not _common(step, group):
+def _fits(step: Step, group: Sequence[Step], rows: Loops, before: bool) -> bool:
+    """Return whether a step and a group's steps read only the same row of each other's results."""
+    phase_of_step = aligned(as_phase(step, _some_sum), rows)
+    if phase_of_step is None or not _common(step, group):
         return False
-    for other in group:
-        theirs = aligned(phase(other, _some_sum), over)
-        assert theirs is not None
-        pair = (own, theirs) if before else (theirs, own)
-        first, second = (each.statements for each in pair)
-        if not all(independent(first, second, symbol) for symbol, _ in over):
+    for member in group:
+        member_phase = aligned(as_phase(member, _some_sum), rows)
+        assert member_phase is not None
+        pair = (phase_of_step, member_phase) if before else (member_phase, phase_of_step)
+        first, second = (entry.statements for entry in pair)
+        if not all(independent(first, second, symbol) for symbol, _ in rows):
             return False
     return True

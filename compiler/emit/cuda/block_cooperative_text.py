@@ -1,4 +1,4 @@
-"""The text of kernels in which groups of threads do one phase after the other for their rows."""
+"""Texts of kernels in which a group of threads runs one phase after the other for its row."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from derivatrix.compiler.emit.cuda.launches import Launch, Loops
 def block_cooperative_text(
     name: str, phases: Sequence[Phase], rows: Loops, checks: list[str]
 ) -> KernelText:
-    """The kernel of phases over the same rows."""
+    """Write the kernel of phases over the same rows."""
     statements = DeviceStatements(checks)
-    factors, named = named_factors(phases)
+    factors, with_factors = named_factors(phases)
     body: list[str] = []
-    for phase in named:
+    for phase in with_factors:
         body += ["cuda.syncthreads()"] if body else []
         if isinstance(phase, Softmax):
             body += _softmax(phase, statements)
@@ -40,20 +40,20 @@ def block_cooperative_text(
 
 
 def _shared(terms: Loops, body: Sequence[str], statements: DeviceStatements) -> list[str]:
-    """The loop of a thread over its share of a row."""
+    """Write the loop of a thread over its share of a row."""
     inside = [*statements.decoded("term", terms), *body]
     return statements.strided_loop("term", "lane", statements.index(count(terms)), "lanes", inside)
 
 
 def _points(launch: Launch, terms: Loops, statements: DeviceStatements) -> list[str]:
-    """What is done at each point of a row."""
-    same, each = lifted((*launch.before, *launch.after), {symbol for symbol, _ in terms})
-    inside = [*statements.lines(same), *_shared(terms, statements.lines(each), statements)]
+    """Write the statements for each point of a row."""
+    invariant, varying = lifted((*launch.before, *launch.after), {symbol for symbol, _ in terms})
+    inside = [*statements.lines(invariant), *_shared(terms, statements.lines(varying), statements)]
     return ["if active:", *indented(inside)]
 
 
 def _sums(launch: Launch, statements: DeviceStatements) -> list[str]:
-    """Sums over the terms of a row, and what is made of them."""
+    """Write the sums over the terms of a row, and the statements after them."""
     active = "active"
     if launch.conditions:
         active = f"active and {statements.all_hold(launch.conditions)}"
@@ -69,16 +69,16 @@ def _sums(launch: Launch, statements: DeviceStatements) -> list[str]:
 
 
 def _softmax(softmax: Softmax, statements: DeviceStatements) -> list[str]:
-    """Softmax of a row, or its logsumexp."""
+    """Write the softmax of a row, or its logsumexp."""
     source, target = statements.load(softmax.source), statements.load(softmax.target)
     terms, call = softmax.terms, statements.call
     summed = f"power = {call('math.exp', f'{source} - largest')}"
-    kept = [f"{target} = power"] if softmax.normalised else []
+    stores = [f"{target} = power"] if softmax.normalised else []
     maximum = f"largest = {call('real_maximum', 'largest', source)}"
     if softmax.normalised:
-        last = ["if active:", *indented(_shared(terms, [f"{target} /= total"], statements))]
+        final = ["if active:", *indented(_shared(terms, [f"{target} /= total"], statements))]
     else:
-        last = [
+        final = [
             "if active and lane == 0:",
             f"    {target} = {call('log_of_sum', 'largest', 'total')}",
         ]
@@ -89,7 +89,7 @@ def _softmax(softmax: Softmax, statements: DeviceStatements) -> list[str]:
         statements.reduced("largest", "MAXIMUM"),
         *statements.zeros(["total"]),
         "if active:",
-        *indented(_shared(terms, [summed, *kept, "total += power"], statements)),
+        *indented(_shared(terms, [summed, *stores, "total += power"], statements)),
         statements.reduced("total"),
-        *last,
+        *final,
     ]

@@ -1,4 +1,4 @@
-"""The host code of a plan: which kernels are launched, on which arrays, in which order."""
+"""Host functions of plans: which kernels are launched, on which arrays, in which order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from derivatrix.compiler.plan.visit import all_names, buffers, names_read, walk
 from derivatrix.runtime.errors import UnsupportedError
 
 SCHUR = "sylvester.schur"
-"""The kernel that fills arrays with Schur forms and their vectors."""
+"""The kernel that computes Schur forms and Schur vectors."""
 
 
 @dataclass
@@ -59,8 +59,8 @@ class HostFunction:
 
 @dataclass
 class Device:
-    """What the `plans` of a module become: kernels, by what they do, host functions, what can fail
-    (in order), and the helper functions called, each "file.function"."""
+    """The device code of a module's `plans`. kernels: each kernel without its name -> the kernel;
+    checks: messages of possible failures; helpers: called functions, each "file.function"."""
 
     plans: list[Plan] = field(default_factory=list)
     kernels: dict[KernelText, KernelText] = field(default_factory=dict)
@@ -71,29 +71,29 @@ class Device:
     def add(self, plan: Plan) -> None:
         """Add a plan, after those that it calls."""
         for inner in inner_plans(plan):
-            if host_name(inner) not in {each.name for each in self.host_functions}:
+            if host_name(inner) not in {function.name for function in self.host_functions}:
                 self.add(inner)
         self.plans.append(plan)
         self.host_functions.append(_HostWriter(plan, self).host_function())
 
     def entered(self, kernel: KernelText) -> str:
-        """The name of a kernel, or of the one before that does the same."""
+        """Add a kernel; return its name, or that of an equal kernel that was added before."""
         return self.kernels.setdefault(replace(kernel, name="", summary=""), kernel).name
 
 
 def host_name(plan: Plan) -> str:
-    """The name of a plan's host function."""
+    """Return the name of a plan's host function."""
     return f"_{plan.name}"
 
 
 def inner_plans(plan: Plan) -> tuple[Plan, ...]:
-    """The plans that a plan calls: those that it chooses from, and those of its equations."""
-    inner = (part for each in plan.equations for part in (each.residual, each.jacobian))
+    """List the plans that a plan calls: its variants, and the kernels of its equations."""
+    inner = (part for step in plan.equations for part in (step.residual, step.jacobian))
     return (*plan.variants, *inner)
 
 
 def can_fail(plan: Plan) -> bool:
-    """Whether a plan has checks."""
+    """Return whether a plan has steps that can fail."""
     return any(map(_fails, walk(plan.steps))) or any(map(can_fail, inner_plans(plan)))
 
 
@@ -102,16 +102,16 @@ def _fails(part: Any) -> bool:
 
 
 def counterpart(kernel: Kernel) -> str:
-    """The host function that does for a device what a helper kernel does, "file.function": it has
-    the same name. Raises UnsupportedError where there is none."""
+    """Return the "file.function" of the host function that replaces a helper kernel on devices: it
+    has the same name. Raises UnsupportedError if there is none."""
     if not isinstance(kernel, str) or not is_defined(f"cuda.{kernel}"):
         raise UnsupportedError(f"there is no kernel for CUDA devices of {kernel_name(kernel)}")
     return kernel
 
 
 class _HostWriter(Printer):
-    """The printer of the host function of one plan. As on a device, coefficients are infinite or
-    nan where Python's functions would raise."""
+    """The printer of the host function of one plan. NumPy computes coefficients, which are infinite
+    or nan as on a device, where functions of `math` would raise."""
 
     real = "np.float64"
     library = "np"
@@ -120,20 +120,20 @@ class _HostWriter(Printer):
         super().__init__()
         self._plan = plan
         self._device = device
-        taken = [argument.local for argument in plan.arguments]
-        taken += [size.local for size in plan.sizes]
-        taken += [buffer.name for _, buffer in plan.outputs]
-        self._names = Names([*taken, *all_names(plan.steps)])
+        used = [argument.local for argument in plan.arguments]
+        used += [size.local for size in plan.sizes]
+        used += [buffer.name for _, buffer in plan.outputs]
+        self._names = Names([*used, *all_names(plan.steps)])
         self._constants = {name for name, _ in plan.constants}
-        self._kept: set[str] = set()
-        made = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
-        self._allocated = set(buffers(made))
+        self._kept_scalars: set[str] = set()
+        allocations = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
+        self._allocated = set(buffers(allocations))
         self._complex = {
-            found.buffer
+            operand.buffer
             for step in plan.steps
             if isinstance(step, Call) and step.kernel == SCHUR
-            for found in step.arguments[1:]
-            if isinstance(found, Operand)
+            for operand in step.arguments[1:]
+            if isinstance(operand, Operand)
         }
         self._number = 0
         nests = [step for step in walk(plan.steps) if isinstance(step, LoopNest)]
@@ -141,7 +141,7 @@ class _HostWriter(Printer):
             name
             for nest in nests
             for name in defined(nest)
-            if any(name in set(names_read(other)) for other in nests if other is not nest)
+            if any(name in set(names_read(another)) for another in nests if another is not nest)
         )
 
     def host_function(self) -> HostFunction:
@@ -149,16 +149,16 @@ class _HostWriter(Printer):
         body = [line for step in plan.steps for line in self._step(step)]
         outputs = [buffer.name for _, buffer in plan.outputs]
         names = [*(argument.local for argument in plan.arguments), *outputs]
-        made = ", ".join(f"`{name}`" for name, _ in plan.outputs)
+        filled = ", ".join(f"`{name}`" for name, _ in plan.outputs)
         return HostFunction(
             host_name(plan),
-            f"Launch the kernels that fill {made}.",
+            f"Launch the kernels that fill {filled}.",
             ", ".join(["run", *names]),
             [*self._sizes(), *body] or ["pass"],
         )
 
     def _sizes(self) -> list[str]:
-        """The sizes that lines mention, from the arguments' shapes."""
+        """Write the sizes that the lines read, from the arguments' shapes."""
         lines: list[str] = []
         for size in reversed(self._plan.sizes):
             if size.local in self.names:
@@ -168,12 +168,12 @@ class _HostWriter(Printer):
 
     def _step(self, step: Step) -> Iterator[str]:
         match step:
-            case Allocate(made):
-                for buffer in made:
-                    yield self._made(buffer)
+            case Allocate(buffers_allocated):
+                for buffer in buffers_allocated:
+                    yield self._allocation(buffer)
             case Reuse(buffer, place):
-                alike = (buffer in self._complex) == (place in self._complex)
-                yield f"{buffer.name} = {place.name}" if alike else self._made(buffer)
+                same_type = (buffer in self._complex) == (place in self._complex)
+                yield f"{buffer.name} = {place.name}" if same_type else self._allocation(buffer)
             case Fill(buffer):
                 self._use("shares", "clear")
                 yield f"clear(run, {self._array(buffer)})"
@@ -194,33 +194,33 @@ class _HostWriter(Printer):
             case BlockCooperative(steps):
                 yield from self._block_cooperative(steps)
             case Choose(variants):
-                yield from self.choice(variants, _called)
+                yield from self.choice(variants, _host_call)
             case Newton():
                 yield self._newton(step)
 
-    def _made(self, buffer: Buffer) -> str:
-        """A line that makes an array; Schur forms and their vectors are complex on devices."""
+    def _allocation(self, buffer: Buffer) -> str:
+        """Write the allocation of an array; Schur forms and vectors are complex on devices."""
         kind = ", np.complex128" if buffer in self._complex else ""
         return f"{buffer.name} = run.empty({self._empty(buffer)}{kind})"
 
     # Nests
 
     def _nest(self, nest: LoopNest) -> Iterator[str]:
-        for launch in launches(self._reading(nest), self._escaping, self._fresh):
-            yield from self._keeping(launch)
+        for launch in launches(self._with_kept_scalars(nest), self._escaping, self._fresh):
+            yield from self._allocations_of_kept(launch)
             yield from self._launch(launch)
-        self._kept |= set(defined(nest)) & self._escaping
+        self._kept_scalars |= set(defined(nest)) & self._escaping
 
-    def _reading(self, nest: LoopNest) -> LoopNest:
-        """A nest that reads scalars where kernels before have kept them."""
-        result: LoopNest = renamed(nest, self._kept)
+    def _with_kept_scalars(self, nest: LoopNest) -> LoopNest:
+        """Replace scalars in a nest that earlier kernels have stored by loads."""
+        result: LoopNest = renamed(nest, self._kept_scalars)
         return result
 
     def _fresh(self) -> str:
         return self._names.numbered("s")
 
-    def _keeping(self, launch: Launch) -> Iterator[str]:
-        """Arrays for the scalars that a kernel leaves to others."""
+    def _allocations_of_kept(self, launch: Launch) -> Iterator[str]:
+        """Write the allocations of the scalars that a kernel stores for others."""
         for statement in launch.statements:
             if isinstance(statement, Store):
                 buffer = statement.target.buffer
@@ -233,48 +233,50 @@ class _HostWriter(Printer):
         name = f"{self._plan.name}_{self._number}"
         device = self._device
         tiles = tiled(launch)
-        made = device.entered(kernel_text(name, launch, tiles, device.checks))
-        points, given = self.index(count(launch.points)), self._given([launch])
+        kernel = device.entered(kernel_text(name, launch, tiles, device.checks))
+        points, arguments = self.index(count(launch.points)), self._launch_arguments([launch])
         if not launch.terms:
-            method, most = (
+            method, max_threads = (
                 ("launch", THREADS[0]) if tiles is None else ("launch_samples", tiles.threads)
             )
-            yield f"run.{method}({made}, {points}, {given}, max_threads={most})"
+            yield f"run.{method}({kernel}, {points}, {arguments}, max_threads={max_threads})"
             return
         self._use("shares", "sums")
         finish = device.entered(finish_text(f"{name}_finish", launch, device.checks))
         form = f"{points}, {self.index(count(launch.terms))}, {launch.along}, {len(launch.sums)}"
-        yield f"sums(run, {made}, {finish}, {form}, {given})"
+        yield f"sums(run, {kernel}, {finish}, {form}, {arguments})"
 
-    def _given(self, done: Sequence[Phase]) -> str:
-        """What a kernel is given that does this."""
-        found = parameters(done)
+    def _launch_arguments(self, kernel_phases: Sequence[Phase]) -> str:
+        """Write the arguments of a kernel that runs `kernel_phases`."""
+        needed = parameters(kernel_phases)
         arguments = [
-            *(self._array(buffer) for buffer in found.buffers),
-            *(f"run.constant({table}, np.int64)" for table in found.tables),
-            *map(self.named, found.sizes),
-            *found.numbers,
-            *(["run.failures"] if found.failures else []),
+            *(self._array(buffer) for buffer in needed.buffers),
+            *(f"run.constant({table}, np.int64)" for table in needed.tables),
+            *map(self.named, needed.sizes),
+            *needed.numbers,
+            *(["run.failures"] if needed.failures else []),
         ]
         return ", ".join(arguments)
 
     def _block_cooperative(self, steps: Sequence[Step]) -> Iterator[str]:
-        """One kernel row by row, or, where rows are few and long, one kernel a step."""
-        alone = [line for step in steps for line in self._step(step)]
+        """Launch one kernel for all steps, or one for each step if rows are few and long."""
+        separate = [line for step in steps for line in self._step(step)]
         self._number += 1
         name = f"{self._plan.name}_{self._number}"
-        given = [self._reading(step) if isinstance(step, LoopNest) else step for step in steps]
-        done = phases(given, self._fresh)
-        rows = next(filter(None, map(reduced_rows, done)))
-        longest = self.index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
-        made = self._device.entered(block_cooperative_text(name, done, rows, self._device.checks))
+        readers = [self._with_kept_scalars(s) if isinstance(s, LoopNest) else s for s in steps]
+        stages = phases(readers, self._fresh)
+        rows = next(filter(None, map(reduced_rows, stages)))
+        lengths = (count((*stage.points[len(rows) :], *stage.terms)) for stage in stages)
+        longest = self.index(sympy.Max(*lengths))
+        text = block_cooperative_text(name, stages, rows, self._device.checks)
+        kernel = self._device.entered(text)
         self._use("shares", "row_by_row")
         self._use("shares", "each_row")
         sizes = f"{self.index(count(rows))}, {longest}"
         yield f"if row_by_row({sizes}):"
-        yield f"    each_row(run, {made}, {sizes}, {self._given(done)})"
+        yield f"    each_row(run, {kernel}, {sizes}, {self._launch_arguments(stages)})"
         yield "else:"
-        yield from (f"    {line}" for line in alone)
+        yield from (f"    {line}" for line in separate)
 
     def _use(self, file: str, name: str) -> None:
         self._device.helpers[f"{file}.{name}"] = None
@@ -320,15 +322,15 @@ class _HostWriter(Printer):
         return tuple_text([self.index(size) for size in shape] or ["1"])
 
     def _operand(self, operand: Operand) -> str:
-        fixed = [self.index(part) for part in operand.index]
+        leading = [self.index(part) for part in operand.index]
         name = operand.buffer.name
-        text = f"run.part({', '.join([name, *fixed])})" if fixed else name
-        if operand.buffer.shape[len(fixed) :] == operand.shape:
+        text = f"run.part({', '.join([name, *leading])})" if leading else name
+        if operand.buffer.shape[len(leading) :] == operand.shape:
             return text
         return f"{text}.reshape({self._shape(operand.shape)})"
 
 
-def _called(plan: Plan) -> str:
+def _host_call(plan: Plan) -> str:
     names = [argument.local for argument in plan.arguments]
     names += [buffer.name for _, buffer in plan.outputs]
     return f"{host_name(plan)}({', '.join(['run', *names])})"

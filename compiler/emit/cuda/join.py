@@ -1,4 +1,4 @@
-"""Fewer kernels: neighbouring nests over the same points as one, and groups for rows."""
+"""Fusion of steps for devices: nests over the same points, and steps along the same rows."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from derivatrix.compiler.plan.visit import renamed
 
 
 def join(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with neighbouring nests in one where what each does at a point needs no more of
-    the other than the same point's entries, and with groups."""
-    found: list[Step] = []
+    """Fuse neighbouring nests that read only the same point's entries of each other's results, then
+    steps along the same rows."""
+    fused: list[Step] = []
     for step in steps:
-        before = found[-1] if found else None
-        joined = None
-        if isinstance(before, LoopNest) and isinstance(step, LoopNest):
-            joined = _joined(before, step)
-        if joined is None:
-            found.append(step)
+        previous = fused[-1] if fused else None
+        nest = None
+        if isinstance(previous, LoopNest) and isinstance(step, LoopNest):
+            nest = _fused_nests(previous, step)
+        if nest is None:
+            fused.append(step)
         else:
-            found[-1] = joined
-    return block_cooperative(found)
+            fused[-1] = nest
+    return block_cooperative(fused)
 
 
-def _joined(first: LoopNest, second: LoopNest) -> LoopNest | None:
+def _fused_nests(first: LoopNest, second: LoopNest) -> LoopNest | None:
     points, body = chain(first.body)
-    others, other_body = chain(second.body)
+    other_points, other_body = chain(second.body)
     extents = [extent for _, extent in points]
-    if not points or extents != [extent for _, extent in others]:
+    if not points or extents != [extent for _, extent in other_points]:
         return None
     if any(isinstance(part, Loop) for part in (*body, *other_body)):
         return None
-    renames = {theirs: own for (theirs, _), (own, _) in zip(others, points, strict=True)}
-    moved = renamed(other_body, renames)
-    if not all(independent(body, moved, symbol) for symbol, _ in points):
+    renames = {old: new for (old, _), (new, _) in zip(other_points, points, strict=True)}
+    renamed_body = renamed(other_body, renames)
+    if not all(independent(body, renamed_body, symbol) for symbol, _ in points):
         return None
-    together: tuple[Statement, ...] = (*body, *moved)
+    statements: tuple[Statement, ...] = (*body, *renamed_body)
     for symbol, extent in reversed(points):
-        together = (Loop(symbol, extent, False, together),)
-    return LoopNest(f"{first.comment}; {second.comment}", together)
+        statements = (Loop(symbol, extent, False, statements),)
+    return LoopNest(f"{first.comment}; {second.comment}", statements)

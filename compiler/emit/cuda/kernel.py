@@ -1,4 +1,4 @@
-"""The text of kernels for a CUDA device."""
+"""Texts of kernels for a CUDA device."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from derivatrix.compiler.plan.steps import Let, Name, Number, Start, Statement
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, symbols
 from derivatrix.compiler.targets import cuda
 
-SHARES = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
-"""What a kernel of sums takes besides, with Numba's types."""
+SUM_PARAMETERS = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
+"""Further parameters of a kernel of sums: (name, Numba's type)."""
 RESERVED = frozenset(
     [
         *("run", "cuda", "real", "shared", "failures", "THREADS", "KERNELS"),
@@ -32,20 +32,20 @@ RESERVED = frozenset(
         *("largest", "total", "power", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
         *("quotient", "remainder", "natural"),
         *("newton", "sums", "each_row", "row_by_row", "clear"),
-        *(name for name, _ in SHARES),
+        *(name for name, _ in SUM_PARAMETERS),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
         *(name.split(".")[0] for name in cuda.SPELLED.values()),
     ]
 )
-"""What no array, size or scalar may be called, of a kernel or of the host function around it."""
+"""Names that no array, size or scalar of a kernel, or of its host function, can have."""
 
 AnyPhase = TypeVar("AnyPhase", bound=Phase)
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel: its name, what it computes, Numba's types of its parameters (`real` is the
-    precision of the run), their names, its lines, and the names that these read."""
+    """A kernel. summary: its docstring; signature: Numba's types of its parameters, where `real` is
+    the precision of the run; parameters: their names; names: the names that its lines read."""
 
     name: str
     summary: str
@@ -56,7 +56,7 @@ class KernelText:
 
 
 class DeviceStatements(Statements):
-    """The printer of a kernel for a device. `checks`: what can fail in a call, in order."""
+    """The printer of a kernel for a device. checks: messages of possible failures of a call."""
 
     functions = cuda.SPELLED
     nothing = "0"
@@ -84,8 +84,8 @@ class DeviceStatements(Statements):
     def strided_loop(
         self, name: str, start: str, stop: str, step: str, body: Sequence[str]
     ) -> list[str]:
-        """Print a loop over start, start + step, ... below stop. For such a range Numba divides 64
-        bits, and the compiler does not see that its numbers are not negative."""
+        """Print a loop over start, start + step, ... below stop. For a range with a step Numba uses
+        64-bit division, and the compiler does not see that its numbers are not negative."""
         return [
             f"for turn in range({self.call('turns', start, stop, step)}):",
             f"    {name} = {self.call('natural', f'{start} + turn * {step}')}",
@@ -93,9 +93,9 @@ class DeviceStatements(Statements):
         ]
 
     def by_groups(self, items: str, body: Sequence[str]) -> list[str]:
-        """Print the loop over items, each a group of threads' of one block. All threads go through
-        all of the body, since they wait for each other there; `active`: whether their item is
-        one."""
+        """Print the loop over items, each of which a group of threads of one block shares. The
+        threads wait for each other in the body, so all of them run it; `active`: whether a group
+        has an item."""
         return [
             "lane = cuda.threadIdx.x & (lanes - 1)",
             f"group = {self.call('quotient', 'cuda.threadIdx.x', 'lanes')}",
@@ -110,10 +110,10 @@ class DeviceStatements(Statements):
         """Print the indices of nested loops from the number of a round."""
         for position in range(len(loops) - 1, 0, -1):
             symbol, extent = loops[position]
-            rest = f"rest_{position - 1}" if position > 1 else str(loops[0][0])
-            yield f"{rest} = {self.call('quotient', number, self.index(extent))}"
-            yield f"{symbol} = {self.call('remainder', number, rest, self.index(extent))}"
-            number = rest
+            quotient = f"rest_{position - 1}" if position > 1 else str(loops[0][0])
+            yield f"{quotient} = {self.call('quotient', number, self.index(extent))}"
+            yield f"{symbol} = {self.call('remainder', number, quotient, self.index(extent))}"
+            number = quotient
         if len(loops) == 1:
             yield f"{loops[0][0]} = {number}"
 
@@ -123,54 +123,54 @@ class DeviceStatements(Statements):
 
 
 def check(checks: list[str], failure: str) -> int:
-    """The number of a check, entered if it is new."""
+    """Return the number of a message in `checks`; add it if it is new."""
     if failure not in checks:
         checks.append(failure)
     return checks.index(failure)
 
 
 def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str]) -> KernelText:
-    """The kernel of a launch, `tiled` if that is not None."""
+    """Write the kernel of a launch; with tiles in shared memory unless `tiled` is None."""
     statements = DeviceStatements(checks)
-    factors, (named,) = named_factors([launch if tiled is None else tiled.launch])
+    factors, (with_factors,) = named_factors([launch if tiled is None else tiled.launch])
     if tiled is not None:
-        lines = _tiled(dataclasses.replace(tiled, launch=named), statements)
+        lines = _tiled(dataclasses.replace(tiled, launch=with_factors), statements)
     elif launch.terms:
-        lines = _sums(named, statements, _shared_terms(named, statements), True)
+        lines = _sums(with_factors, statements, _shared_terms(with_factors, statements), True)
     else:
-        lines = _points(named, statements)
-    taken = SHARES if launch.terms else ()
-    return kernel(name, [launch], taken, [*statements.lines(factors), *lines], statements)
+        lines = _points(with_factors, statements)
+    extra = SUM_PARAMETERS if launch.terms else ()
+    return kernel(name, [launch], extra, [*statements.lines(factors), *lines], statements)
 
 
 def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
-    """The kernel that adds the parts of sums that several blocks made."""
+    """Write the kernel that adds the partial sums of several blocks."""
     statements = DeviceStatements(checks)
-    factors, (named,) = named_factors([launch])
-    added = [
+    factors, (with_factors,) = named_factors([launch])
+    additions = [
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
-    terms = statements.strided_loop("term", "lane", "splits", "lanes", added)
-    lines = _sums(named, statements, terms, False)
-    read = set(names_read((named.before, named.after)))
-    factors = [factor for factor in factors if factor.name in read]
-    return kernel(name, [launch], SHARES, [*statements.lines(factors), *lines], statements)
+    terms = statements.strided_loop("term", "lane", "splits", "lanes", additions)
+    lines = _sums(with_factors, statements, terms, False)
+    scalars_read = set(names_read((with_factors.before, with_factors.after)))
+    factors = [factor for factor in factors if factor.name in scalars_read]
+    return kernel(name, [launch], SUM_PARAMETERS, [*statements.lines(factors), *lines], statements)
 
 
 def kernel(
     name: str,
     phases: Sequence[Phase],
-    taken: Sequence[tuple[str, str]],
+    extra: Sequence[tuple[str, str]],
     lines: Sequence[str],
     statements: DeviceStatements,
 ) -> KernelText:
-    """The kernel that does this in phases. taken: what it takes besides what these mention."""
-    found = parameters(phases)
-    typed = [*found.typed, *taken]
-    real = next(buffer.name for buffer in found.buffers if buffer.kind == "real")
+    """Write a kernel that runs phases in order; extra: further parameters, (name, type)."""
+    needed = parameters(phases)
+    typed = [*needed.typed, *extra]
+    real = next(buffer.name for buffer in needed.buffers if buffer.kind == "real")
     head = [f"real = {real}.dtype.type"] if "real" in statements.names else []
-    if taken:
+    if extra:
         head.append(f"shared = cuda.shared.array({statements.named('THREADS')}, {real}.dtype)")
     return KernelText(
         name,
@@ -183,51 +183,51 @@ def kernel(
 
 
 def _points(launch: Launch, statements: DeviceStatements) -> list[str]:
-    whole = (*launch.before, *launch.after)
+    work = (*launch.before, *launch.after)
     if not launch.points:
-        return statements.lines(whole)
-    same, each = lifted(whole, {symbol for symbol, _ in launch.points})
-    first, body = statements.lines(same), statements.lines(each)
+        return statements.lines(work)
+    invariant, varying = lifted(work, {symbol for symbol, _ in launch.points})
+    before, body = statements.lines(invariant), statements.lines(varying)
     points = statements.index(count(launch.points))
-    place = [f"point = {statements.call('natural', 'turn')}"]
-    place += statements.decoded("point", launch.points)
-    head = f"for turn in range(cuda.grid(1), {points}, cuda.gridsize(1)):"
-    return [*first, head, *indented([*place, *body])]
+    decoding = [f"point = {statements.call('natural', 'turn')}"]
+    decoding += statements.decoded("point", launch.points)
+    loop = f"for turn in range(cuda.grid(1), {points}, cuda.gridsize(1)):"
+    return [*before, loop, *indented([*decoding, *body])]
 
 
 def lifted(
     body: Sequence[Statement], points: set[sympy.Symbol]
 ) -> tuple[list[Statement], list[Statement]]:
-    """The scalars that are the same for all points, which the compiler cannot tell as arrays might
-    share memory, and the other statements."""
-    written = {load.buffer for load, is_written in accesses(body) if is_written}
-    same: list[Statement] = []
-    each: list[Statement] = []
-    own: set[str] = set()
+    """Split statements into scalars that are the same for all points, and the others. The compiler
+    cannot do this: to it, arrays might share memory."""
+    buffers_written = {load.buffer for load, is_written in accesses(body) if is_written}
+    invariant: list[Statement] = []
+    varying: list[Statement] = []
+    varying_names: set[str] = set()
     for statement in body:
         if (
             isinstance(statement, Let)
-            and own.isdisjoint(names_read(statement))
-            and written.isdisjoint(load.buffer for load, _ in accesses(statement))
+            and varying_names.isdisjoint(names_read(statement))
+            and buffers_written.isdisjoint(load.buffer for load, _ in accesses(statement))
             and points.isdisjoint(symbols(statement.value))
         ):
-            same.append(statement)
+            invariant.append(statement)
         else:
-            each.append(statement)
-            own.update(names_made([statement]))
-    return same, each
+            varying.append(statement)
+            varying_names.update(names_made([statement]))
+    return invariant, varying
 
 
 def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]]:
-    """Fractions of sizes, which take divisions in double precision, as scalars that are computed
-    before the loops; and the phases with their names."""
+    """Move fractions of sizes, which need double-precision division, out of the loops. Returns the
+    definitions of scalars, and the phases that read these."""
     loops = [loop for phase in phases for loop in (*phase.points, *phase.terms)]
     if not loops:
         return [], list(phases)
-    whole = [statement for phase in phases for statement in phase.statements]
-    inside = {symbol for symbol, _ in loops} | {loop.index for loop in visit.loops(whole)}
+    statements = [statement for phase in phases for statement in phase.statements]
+    inside = {symbol for symbol, _ in loops} | {loop.index for loop in visit.loops(statements)}
     names = Names([*RESERVED, *visit.all_names(phases)])
-    named: dict[Number, Name] = {}
+    scalars: dict[Number, Name] = {}
 
     def replaced(part: Any) -> Any:
         if not isinstance(part, Number):
@@ -235,16 +235,16 @@ def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]
         symbols = part.value.free_symbols
         if part.value.is_integer or not symbols or symbols & inside:
             return None
-        if part not in named:
-            named[part] = Name(names.numbered("c"))
-        return named[part]
+        if part not in scalars:
+            scalars[part] = Name(names.numbered("c"))
+        return scalars[part]
 
     changed = list(rebuilt(tuple(phases), replaced))
-    return [Let(name.name, number) for number, name in named.items()], changed
+    return [Let(name.name, number) for number, name in scalars.items()], changed
 
 
 def _tiled(tiled: Tiled, statements: DeviceStatements) -> list[str]:
-    """The lines of a kernel whose blocks copy their samples to shared memory and back."""
+    """Write a kernel whose blocks copy their samples to shared memory and back."""
     launch, tiles = tiled.launch, tiled.tiles
     ((sample, samples),) = launch.points
     arrays = [
@@ -275,8 +275,7 @@ def _tiled(tiled: Tiled, statements: DeviceStatements) -> list[str]:
 
 
 def _copied(tile: Tile, statements: DeviceStatements, back: bool = False) -> list[str]:
-    """A loop that copies the entries of the array to a tile, as they lie in the array's memory, or
-    back."""
+    """Write a loop that copies entries to a tile, or back, in their order in the array's memory."""
     axes = [(sympy.Symbol(f"at_{axis}"), sympy.Integer(n)) for axis, n in enumerate(tile.shape)]
     indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
     target, source = f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"
@@ -292,20 +291,20 @@ def _copied(tile: Tile, statements: DeviceStatements, back: bool = False) -> lis
 
 
 def _sums(
-    launch: Launch, statements: DeviceStatements, terms: Sequence[str], first: bool
+    launch: Launch, statements: DeviceStatements, terms: Sequence[str], is_partial: bool
 ) -> list[str]:
-    """The lines of a kernel in which threads share sums. first: each item is a part of the terms of
-    a point; else it is a point, and what is added are the parts."""
+    """Write a kernel in which threads share sums. is_partial: an item is a part of a point's terms;
+    else it is a point, whose partial sums are added."""
     inside = indented([*statements.lines(launch.before), *terms])
-    point = statements.call("quotient", "item", "splits") if first else "item"
-    place = [f"point = {point}", *statements.decoded("point", launch.points)]
+    point = statements.call("quotient", "item", "splits") if is_partial else "item"
+    decoding = [f"point = {point}", *statements.decoded("point", launch.points)]
     after = statements.lines(launch.after)
     if launch.conditions:
-        place.append(f"active = {statements.all_hold(launch.conditions)}")
-        inside = [*indented(place), "if active:", *inside]
+        decoding.append(f"active = {statements.all_hold(launch.conditions)}")
+        inside = [*indented(decoding), "if active:", *inside]
     else:
-        inside = [*indented(place), *inside]
-    if first:
+        inside = [*indented(decoding), *inside]
+    if is_partial:
         parts = [
             f"partial[{_part(number)}item] = {total}" for number, total in enumerate(launch.sums)
         ]
@@ -320,16 +319,16 @@ def _sums(
         *indented(after or ["pass"]),
     ]
     items = f"items = {points} * splits" if points != "1" else "items = splits"
-    return [items, *statements.by_groups("items" if first else points, body)]
+    return [items, *statements.by_groups("items" if is_partial else points, body)]
 
 
 def _part(number: int) -> str:
-    """Where the parts of a sum begin, as a term of an index."""
+    """Write the offset of the partial sums of a sum, as a term of an index."""
     return f"{number} * items + " if number > 1 else "items + " if number else ""
 
 
 def _shared_terms(launch: Launch, statements: DeviceStatements) -> list[str]:
-    """The loop of a thread over its share of the terms of a point."""
+    """Write the loop of a thread over its share of the terms of a point."""
     terms = statements.index(count(launch.terms))
     body = [*statements.decoded("term", launch.terms), *inner_lines(launch, statements)]
     return [
@@ -340,7 +339,7 @@ def _shared_terms(launch: Launch, statements: DeviceStatements) -> list[str]:
 
 
 def inner_lines(launch: Launch, statements: DeviceStatements) -> list[str]:
-    """What is done for each term of a sum."""
+    """Write the statements for each term of a sum."""
     body = statements.lines(launch.inner)
     if launch.inner_conditions:
         return [f"if {statements.all_hold(launch.inner_conditions)}:", *indented(body)]
@@ -348,10 +347,10 @@ def inner_lines(launch: Launch, statements: DeviceStatements) -> list[str]:
 
 
 def count(loops: Loops) -> sympy.Expr:
-    """The rounds of nested loops."""
+    """Count the rounds of nested loops."""
     return product(tuple(extent for _, extent in loops))
 
 
 def indented(lines: Iterable[str]) -> list[str]:
-    """Lines of a block."""
+    """Indent lines by one level."""
     return [f"    {line}" for line in lines]

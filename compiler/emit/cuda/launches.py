@@ -1,7 +1,7 @@
-"""How a nest's loops are spread over the threads of a device: as launches of kernels.
+"""Launches of kernels: the loops of a nest, spread over the threads of a device.
 
-The rounds of a nest's outer loops are its points, each computed by one thread; where they end in
-sums, threads share the terms of each. What has another form is computed by a thread a point.
+The rounds of a nest's outer loops are its points, each computed by one thread; if they end in sums,
+threads share the terms of each point. In nests of another form, one thread computes a point.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import names_added, names_read, rebuilt
 
-SERIAL = 32
-"""Sums of no more terms than this, a number known when the kernel is made, are not shared."""
+MAX_SERIAL_TERMS = 32
+"""Most terms of a sum, a constant, that one thread adds up alone."""
 
 Loops = tuple[tuple[sympy.Symbol, sympy.Expr], ...]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel.
+    """One launch of a kernel.
 
-    points: the loops that threads share. before: what is done at each point, if `conditions` hold.
-    terms: the loops of sums; inner: what is done for each term, if `inner_conditions` hold, and
-    accumulates `sums`. after: what comes then at each point. along: whether neighbours in memory
-    are terms of a sum, rather than points.
+    comment: the result in index notation.
+    points: the loops that threads share; before: statements for each point, if `conditions` hold.
+    terms: the loops of sums; inner: statements for each term, if `inner_conditions` hold, which
+    accumulate `sums`; after: statements for each point that follow the sums.
+    along: whether neighbouring entries in memory are terms of a sum, rather than points.
     """
 
     comment: str
@@ -59,59 +60,59 @@ class Launch:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All of them."""
+        """All statements, in order."""
         return (*self.before, *self.inner, *self.after)
 
 
 def launches(
     nest: LoopNest, escaping: frozenset[str], fresh: Callable[[], str]
 ) -> tuple[Launch, ...]:
-    """The kernels of a nest, in order.
+    """Split a nest into launches.
 
-    escaping: scalars that later steps read; these are `kept`, as are sums that other kernels read.
-    fresh: makes names for sums.
+    escaping: scalars that later steps read: they are stored, as are sums that other kernels read;
+    fresh: returns a new name for a sum.
     """
-    found: list[Launch] = []
+    launched: list[Launch] = []
     lets: dict[str, Let] = {}
-    started: list[str] = []
-    alone: list[Statement] = []
+    open_sums: list[str] = []
+    serial: list[Statement] = []
     for statement in nest.body:
         match statement:
             case Let(name):
                 lets[name] = statement
             case Start(name):
-                started.append(name)
+                open_sums.append(name)
             case Loop():
-                found += _single(nest.comment, alone)
-                found.append(_spread(nest.comment, statement, started, fresh))
-                alone, started = [], []
+                launched += _single(nest.comment, serial)
+                launched.append(_spread(nest.comment, statement, open_sums, fresh))
+                serial, open_sums = [], []
             case _:
-                alone.append(statement)
+                serial.append(statement)
         if isinstance(statement, Let) and statement.name in escaping:
-            alone.append(_keep(statement.name))
-    if found and found[-1].sums and not found[-1].points:
-        found[-1] = replace(found[-1], after=(*found[-1].after, *alone))
+            serial.append(_keep(statement.name))
+    if launched and launched[-1].sums and not launched[-1].points:
+        launched[-1] = replace(launched[-1], after=(*launched[-1].after, *serial))
     else:
-        found += _single(nest.comment, alone)
-    return _connected(found, lets, escaping)
+        launched += _single(nest.comment, serial)
+    return _with_scalars(launched, lets, escaping)
 
 
-def kept(name: str) -> Load:
-    """Where a scalar is that one kernel leaves to others."""
+def stored_scalar(name: str) -> Load:
+    """Return the entry in memory of a scalar that one kernel computes for others."""
     return Load(Buffer(f"kept_{name}", (sympy.S.One,)), (sympy.S.Zero,))
 
 
 def _keep(name: str) -> Store:
-    return Store(kept(name), Name(name), accumulate=False)
+    return Store(stored_scalar(name), Name(name), accumulate=False)
 
 
 def _single(comment: str, statements: Sequence[Statement]) -> list[Launch]:
-    """A kernel of one thread, if there is something to do."""
+    """Launch one thread for statements, if there are any."""
     return [Launch(comment, (), tuple(statements))] if statements else []
 
 
 def _spread(comment: str, loop: Loop, started: list[str], fresh: Callable[[], str]) -> Launch:
-    """The kernel of a loop at the top of a nest, and of the sums started before it."""
+    """Launch a kernel for an outermost loop, and for the sums started before it."""
     points, body = chain((loop,))
     flat = _Flat(fresh, dict.fromkeys(started, 0))
     try:
@@ -119,7 +120,7 @@ def _spread(comment: str, loop: Loop, started: list[str], fresh: Callable[[], st
     except Irregular:
         flat.terms = []
     size = product(tuple(extent for _, extent in flat.terms))
-    if flat.terms and flat.points and size.is_Integer and size <= SERIAL:
+    if flat.terms and flat.points and size.is_Integer and size <= MAX_SERIAL_TERMS:
         return Launch(comment, tuple(flat.points), tuple(_serial(flat)))
     if not flat.terms:
         sums = tuple(name for name in started if name in set(names_added(loop)))
@@ -139,7 +140,7 @@ def _spread(comment: str, loop: Loop, started: list[str], fresh: Callable[[], st
 
 
 def _serial(flat: _Flat) -> Sequence[Statement]:
-    """What is done at each point, sums included."""
+    """Join the statements for each point, with sums as loops of one thread."""
     inner: tuple[Statement, ...] = tuple(flat.inner)
     if flat.inner_conditions:
         inner = (Guard(sympy.And(*flat.inner_conditions), inner),)
@@ -151,25 +152,25 @@ def _serial(flat: _Flat) -> Sequence[Statement]:
 
 
 def chain(statements: tuple[Statement, ...]) -> tuple[Loops, tuple[Statement, ...]]:
-    """The loops over points that everything is in, and what is done at each point."""
-    *lets, last = statements
+    """Split nested loops into the loops over points and the statements for each point."""
+    *lets, final = statements
     if all(isinstance(statement, Let) for statement in lets):
-        if isinstance(last, Loop) and not last.reduction:
-            points, body = chain(last.body)
-            return ((last.index, last.extent), *points), (*lets, *body)
-        if isinstance(last, Guard):
-            points, body = chain(last.body)
-            return points, (*lets, Guard(last.condition, body))
+        if isinstance(final, Loop) and not final.reduction:
+            points, body = chain(final.body)
+            return ((final.index, final.extent), *points), (*lets, *body)
+        if isinstance(final, Guard):
+            points, body = chain(final.body)
+            return points, (*lets, Guard(final.condition, body))
     return (), statements
 
 
 class Irregular(Exception):
-    """The loops of a nest are not points and sums."""
+    """A refusal of a nest that does not consist of points and sums."""
 
 
 @dataclass
 class _Flat:
-    """A nest as points and sums. started: sums, with the number of loops over points around."""
+    """A nest split into points and sums. started: sum -> number of loops over points around it."""
 
     fresh: Callable[[], str]
     started: dict[str, int]
@@ -184,9 +185,9 @@ class _Flat:
     along: bool = False
 
     def walk(self, statements: Sequence[Statement], reducing: bool) -> None:
-        """Sort statements in; `reducing`: whether they are repeated for each term."""
+        """Assign statements to the parts of the nest; reducing: whether they run for each term."""
         for position, statement in enumerate(statements):
-            last = position + 1 == len(statements)
+            is_last = position + 1 == len(statements)
             outside = self.after if self.terms else self.before
             match statement:
                 case Let() | Require():
@@ -198,12 +199,12 @@ class _Flat:
                     self.inner.append(statement)
                 case Store():
                     self._store(statement, reducing, outside)
-                case Guard(condition, body) if last:
+                case Guard(condition, body) if is_last:
                     (self.inner_conditions if reducing else self.conditions).append(condition)
                     self.walk(body, reducing)
                 case Loop() if not reducing and statement.reduction and not self.terms:
                     self._loop(statement, reducing=True)
-                case Loop() if last and (reducing or not statement.reduction):
+                case Loop() if is_last and (reducing or not statement.reduction):
                     self._loop(statement, reducing or statement.reduction)
                 case _:
                     raise Irregular
@@ -214,7 +215,7 @@ class _Flat:
         self.walk(loop.body, reducing)
 
     def _store(self, store: Store, reducing: bool, outside: list[Statement]) -> None:
-        """Stores to an entry for each term stay; those that add to one entry become a sum."""
+        """Assign a store. In sums, stores that add all terms to one entry become a sum."""
         if not reducing:
             outside.append(store)
             return
@@ -222,8 +223,8 @@ class _Flat:
         if all(symbol in store.target.indices for symbol in indices):
             self.inner.append(store)
             return
-        used = set().union(*(index.free_symbols for index in store.target.indices))
-        if not store.accumulate or used & set(indices):
+        target_symbols = set().union(*(index.free_symbols for index in store.target.indices))
+        if not store.accumulate or target_symbols & set(indices):
             raise Irregular
         name = self.fresh()
         self.sums.append(name)
@@ -231,58 +232,58 @@ class _Flat:
         self.after.append(Store(store.target, Name(name), accumulate=True))
 
 
-def _connected(
-    found: list[Launch], lets: dict[str, Let], escaping: frozenset[str]
+def _with_scalars(
+    nest_launches: list[Launch], lets: dict[str, Let], escaping: frozenset[str]
 ) -> tuple[Launch, ...]:
-    """The kernels, each with the scalars of the nest that it reads: computed again, or, where they
-    are sums of another kernel, read from where that one keeps them."""
-    owners = {name: owner for owner, launch in enumerate(found) for name in launch.sums}
-    wanted = {name for name in owners if name in escaping}
-    made = []
-    for own, launch in enumerate(found):
-        needed = _closure(launch, lets)
-        sums = {name for name in names_read([*needed, *launch.statements]) if name in owners}
-        foreign = {name for name in sums if owners[name] != own}
-        wanted |= foreign
-        made.append(_placed(launch, needed, foreign))
+    """Add the scalars of a nest to the launches that read them. They are computed again, but sums
+    of another launch are stored by that launch and loaded."""
+    owners = {name: owner for owner, launch in enumerate(nest_launches) for name in launch.sums}
+    stored = {name for name in owners if name in escaping}
+    completed = []
+    for position, launch in enumerate(nest_launches):
+        definitions = _closure(launch, lets)
+        sums = {name for name in names_read([*definitions, *launch.statements]) if name in owners}
+        foreign = {name for name in sums if owners[name] != position}
+        stored |= foreign
+        completed.append(_with_lets(launch, definitions, foreign))
     return tuple(
-        replace(launch, after=(*launch.after, *(_keep(n) for n in launch.sums if n in wanted)))
-        for launch in made
+        replace(launch, after=(*launch.after, *(_keep(n) for n in launch.sums if n in stored)))
+        for launch in completed
     )
 
 
-def _placed(launch: Launch, needed: list[Let], foreign: set[str]) -> Launch:
-    """A kernel with scalars of its nest before its own statements; those that stand on its sums
-    come after them."""
-    own: list[Let] = []
-    later: list[Let] = []
-    for let in needed:
-        late = {*launch.sums, *(each.name for each in later)}
-        (own if late.isdisjoint(names_read(let)) else later).append(let)
-    moved = replace(launch, before=(*own, *launch.before), after=(*later, *launch.after))
-    return renamed(moved, foreign)
+def _with_lets(launch: Launch, definitions: list[Let], foreign: set[str]) -> Launch:
+    """Add definitions of scalars before the statements of a launch; those that depend on its sums
+    come after the sums. foreign: scalars that are loaded."""
+    before: list[Let] = []
+    after: list[Let] = []
+    for let in definitions:
+        computed_late = {*launch.sums, *(late.name for late in after)}
+        (before if computed_late.isdisjoint(names_read(let)) else after).append(let)
+    extended = replace(launch, before=(*before, *launch.before), after=(*after, *launch.after))
+    return renamed(extended, foreign)
 
 
 def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
-    """The scalars of the nest that a kernel reads, directly or not, in order."""
-    needed: set[str] = set()
+    """List the scalars of the nest that a launch reads, directly or indirectly, in order."""
+    read: set[str] = set()
     pending = [name for name in names_read(launch.statements) if name in lets]
     while pending:
         name = pending.pop()
-        if name not in needed:
-            needed.add(name)
-            pending += [other for other in names_read([lets[name]]) if other in lets]
-    return [let for name, let in lets.items() if name in needed]
+        if name not in read:
+            read.add(name)
+            pending += [operand for operand in names_read([lets[name]]) if operand in lets]
+    return [let for name, let in lets.items() if name in read]
 
 
 def defined(nest: LoopNest) -> Iterator[str]:
-    """The names of the scalars that a nest computes for those that come later."""
+    """Yield the names of scalars at the top of a nest, which later steps can read."""
     for statement in nest.body:
         if isinstance(statement, Let | Start):
             yield statement.name
 
 
 def renamed(part: Any, names: Iterable[str]) -> Any:
-    """Statements, or what has some, in which scalars that are kept are read from there."""
-    places = {name: kept(name) for name in names}
-    return rebuilt(part, lambda each: places.get(each.name) if isinstance(each, Name) else None)
+    """Replace scalars `names` in a part of a plan by loads from their entries in memory."""
+    places = {name: stored_scalar(name) for name in names}
+    return rebuilt(part, lambda item: places.get(item.name) if isinstance(item, Name) else None)

@@ -1,4 +1,4 @@
-"""Emission of a module for CUDA devices: its text from its description, through the templates."""
+"""Emission of modules for CUDA devices, from their descriptions, by the templates."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ FUNCTIONS = (
     "rows.log_of_sum",
     "base.THREADS",
 )
-"""What lines of kernels may refer to, apart from functions of numbers."""
+"""Helpers that lines of kernels can call, besides functions of numbers."""
 
 
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
-    """The text of the generated module, and the files of the support that it needs. Raises
-    DeclarationError for an input whose name is one that the module itself needs, UnsupportedError
-    for what has no kernel for devices."""
+    """Write the text of a module, and list the files of the support that it needs. Raises
+    DeclarationError for an input with a name that the module itself needs, UnsupportedError for a
+    node without a kernel for devices."""
     device = Device()
     for function in module.functions:
         device.add(function.plan)
     kernels = list(device.kernels.values())
     imports = _imports(device, set().union(*(kernel.names for kernel in kernels)))
-    named = tuples(module.functions)
-    if named:
+    types = tuples(module.functions)
+    if types:
         imports.require("collections", "namedtuple")
     constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
     text = rendered(
@@ -41,7 +41,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         module,
         imports,
         constants,
-        tuples=named.items(),
+        tuples=types.items(),
         kernels=kernels,
         host_functions=device.host_functions,
         failures=literal(tuple(device.checks)) if device.checks else "",
@@ -50,31 +50,31 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
             for function in module.functions
         ],
     )
-    names = [*named, "KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
+    names = [*types, "KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
     names += [function.name for function in device.host_functions]
     check_names(module, imports, device.plans, names)
     return text, imports.files
 
 
 def _public(function: FunctionDescription) -> list[str]:
-    """The arguments of `generated.function` for a public function."""
-    first, *named = signature(function.plan)
-    found = [f'"{function.name}"', first, host_name(function.plan)]
+    """Write the arguments of `generated.function` for a public function."""
+    arrays, *keywords = signature(function.plan)
+    arguments = [f'"{function.name}"', arrays, host_name(function.plan)]
     if not isinstance(function.result, str):
-        found.append(f'returns="{returns_text(function)}"')
-    return [*found, *(["failures=FAILURES"] if can_fail(function.plan) else []), *named]
+        arguments.append(f'returns="{returns_text(function)}"')
+    return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
 
 
 def _constants(plan: Plan) -> dict[str, np.ndarray]:
-    """The constant arrays of a plan and of those it calls."""
-    found = dict(plan.constants)
-    for other in inner_plans(plan):
-        found |= _constants(other)
-    return found
+    """Collect the constant arrays of a plan and of the plans that it calls."""
+    constants = dict(plan.constants)
+    for inner in inner_plans(plan):
+        constants |= _constants(inner)
+    return constants
 
 
 def _imports(device: Device, names: set[str]) -> Imports:
-    """The helpers that a module needs for its names, and its imports."""
+    """Collect the imports of a module whose kernels read `names`."""
     imports = Imports()
     imports.add("cuda.base.kernel")
     imports.add("cuda.base.all_kernels")

@@ -1,4 +1,4 @@
-"""What kernels for a CUDA device take, from what their statements mention."""
+"""Parameters of kernels for a CUDA device: the arrays, sizes and scalars in their statements."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from derivatrix.compiler.plan.visit import walk
 from derivatrix.compiler.targets import cuda
 from derivatrix.runtime.errors import UnsupportedError
 
-SIGNS = frozenset(
+INFIX_OPERATORS = frozenset(
     {"add", "mul", "times", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS}
 )
-"""Operators that need no function."""
+"""Operators that are printed without a function."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a kernel takes: arrays, tables of indices, sizes, and numbers."""
+    """The parameters of a kernel: arrays, tables of indices, sizes and scalars; failures: whether
+    it has the array in which failures are recorded."""
 
     buffers: tuple[Buffer, ...]
     tables: tuple[str, ...]
@@ -47,7 +48,7 @@ class Parameters:
 
     @property
     def typed(self) -> Iterator[tuple[str, str]]:
-        """Names and Numba's types."""
+        """The names of the parameters and their Numba types."""
         for buffer in self.buffers:
             axes = ", ".join([":"] * (len(buffer.shape) - 1) + ["::1"])
             yield buffer.name, f"{'int32' if buffer.kind == 'integer' else 'real'}[{axes}]"
@@ -59,14 +60,14 @@ class Parameters:
 
 
 def parameters(phases: Sequence[Phase]) -> Parameters:
-    """What a kernel takes that does one phase after the other. Raises UnsupportedError for an
-    operator without a function for devices."""
+    """Collect the parameters of a kernel with these phases. Raises UnsupportedError for an operator
+    without a function for devices."""
     buffers: dict[Buffer, None] = {}
     tables: dict[str, None] = {}
     symbols: dict[str, None] = {}
     names: dict[str, None] = {}
     indices = {symbol.name for phase in phases for symbol, _ in (*phase.points, *phase.terms)}
-    made = {name for phase in phases for name in phase.sums}
+    defined = {name for phase in phases for name in phase.sums}
     failures = False
 
     def mention(*expressions: sympy.Basic) -> None:
@@ -89,11 +90,11 @@ def parameters(phases: Sequence[Phase]) -> Parameters:
                 case Name(name):
                     names[name] = None
                 case Operate(operator):
-                    if operator not in SIGNS and operator not in cuda.SPELLED:
+                    if operator not in INFIX_OPERATORS and operator not in cuda.SPELLED:
                         text = f"there is no function for CUDA devices of {operator}"
                         raise UnsupportedError(text)
                 case Let(name) | Start(name) | Accumulate(name):
-                    made.add(name)
+                    defined.add(name)
                 case Require():
                     failures = True
                 case Loop(index, extent):
@@ -105,6 +106,6 @@ def parameters(phases: Sequence[Phase]) -> Parameters:
         tuple(buffers),
         tuple(tables),
         tuple(name for name in symbols if name not in indices),
-        tuple(name for name in names if name not in made),
+        tuple(name for name in names if name not in defined),
         failures,
     )

@@ -1,7 +1,7 @@
-"""What kernels for CUDA devices are compiled to, and what they need of a device.
+"""PTX of kernels for CUDA devices, and the resources of a device that they use.
 
-That takes the toolkit (the extra `cuda`), but no device: Numba compiles a kernel to PTX, the code
-of all devices, and nvJitLink assembles it for one architecture.
+This needs the toolkit (the extra `cuda`), but no device: Numba compiles a kernel to PTX, the
+portable code, and nvJitLink assembles it for one architecture.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SHARED = re.compile(r"\.shared .*\.b8 \S+\[(\d+)\]", re.ASCII)
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel needs: 32-bit registers of a thread, bytes of a block's shared memory, bytes
-    of a thread's own memory (`stack`), and bytes stored to it and loaded from it because there are
-    too few registers."""
+    """The resources that a kernel uses. registers: 32-bit registers of a thread; shared: bytes of
+    shared memory of a block; stack: bytes of local memory of a thread; spill_stores, spill_loads:
+    bytes stored to it and loaded from it for lack of registers."""
 
     registers: int
     shared: int
@@ -42,7 +42,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a generated module. signature: Numba's, where `real` is the precision."""
+    """A kernel of a generated module. signature: Numba's types, where `real` is the precision."""
 
     name: str
     summary: str
@@ -50,7 +50,7 @@ class Kernel:
     function: Any
 
     def ptx(self, architecture: str = ARCHITECTURE, real: str = "float64") -> str:
-        """Its PTX for devices of a compute capability, such as "9.0"."""
+        """Compile to PTX for devices of a compute capability, such as "9.0"."""
         typed = self.signature.replace("real", real)
         capability = _capability(architecture)
         with _toolkit(architecture):
@@ -59,13 +59,13 @@ class Kernel:
         return str(text)
 
     def resources(self, architecture: str = ARCHITECTURE, real: str = "float64") -> Resources:
-        """What it needs of devices of a compute capability."""
+        """Count the resources used on devices of a compute capability."""
         return assembled(self.ptx(architecture, real), architecture)
 
 
 def kernels(module: ModuleType) -> list[Kernel]:
-    """The kernels of a generated module for CUDA devices. Raises UnsupportedError for others, and
-    where Numba simulates devices, since it compiles nothing then."""
+    """List the kernels of a generated module for CUDA devices. Raises UnsupportedError for another
+    module, and if Numba simulates devices, as it compiles nothing then."""
     if getattr(module, "TARGET", "cpu") != "cuda":
         raise UnsupportedError(f"{module.__name__}: its kernels are not for CUDA devices")
     if simulating():
@@ -74,20 +74,20 @@ def kernels(module: ModuleType) -> list[Kernel]:
 
 
 def table(module: ModuleType) -> list[Kernel]:
-    """The kernels of a module that has the tables of generated ones."""
+    """List the kernels in the tables of a module, KERNELS and SIGNATURES."""
     return [
         Kernel(
             name,
-            " ".join((getdoc(made.py_func) or "").split()),
+            " ".join((getdoc(kernel.py_func) or "").split()),
             module.SIGNATURES[name],
-            made.py_func,
+            kernel.py_func,
         )
-        for name, (made, _) in module.KERNELS.items()
+        for name, (kernel, _) in module.KERNELS.items()
     ]
 
 
 def assembled(ptx: str, architecture: str = ARCHITECTURE) -> Resources:
-    """What a kernel needs, from its assembly for devices of a compute capability."""
+    """Assemble PTX for devices of a compute capability, and count the resources used."""
     shared = sum(map(int, _SHARED.findall(ptx)))
     log = _assembly_log(ptx, architecture)
     stack, registers = _STACK.search(log), _REGISTERS.search(log)
@@ -97,7 +97,7 @@ def assembled(ptx: str, architecture: str = ARCHITECTURE) -> Resources:
 
 
 def _assembly_log(ptx: str, architecture: str) -> str:
-    """What the assembler tells."""
+    """Assemble PTX; return the log of the assembler."""
     name = "sm_{}{}".format(*_capability(architecture))
     options = [f"-arch={name}", "-verbose", "-Xptxas=-v", "-O3"]
     code = ptx.encode()
@@ -118,19 +118,19 @@ def _assembly_log(ptx: str, architecture: str) -> str:
 
 
 def _capability(architecture: str) -> tuple[int, int]:
-    """The two numbers of a compute capability."""
-    found = re.fullmatch(r"(\d+)\.(\d)", architecture, re.ASCII)
-    if found is None:
+    """Parse a compute capability to two numbers."""
+    match = re.fullmatch(r"(\d+)\.(\d)", architecture, re.ASCII)
+    if match is None:
         raise UnsupportedError(
             f"{architecture!r} is no compute capability; expected two numbers, such as "
             f"{ARCHITECTURE}"
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 @contextmanager
 def _toolkit(architecture: str) -> Iterator[None]:
-    """Raise UnsupportedError where the compilers are not installed, or do not know the devices."""
+    """Raise UnsupportedError if the compilers are not installed, or do not know the devices."""
     try:
         yield
     except (ImportError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Stacks of matrices that are multiplied in one call: with their leading axes in one order."""
+"""Products of stacks of matrices by one call, which needs leading axes in one order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from derivatrix.compiler.plan.steps import (
 
 
 def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[LoopNest], Gemm]:
-    """The copies of those factors whose leading axes are in another order than the result's, and
-    the product with these. fresh: makes names for them."""
+    """Copy factors whose leading axes have another order than the result's. Returns the copies, and
+    the product of them; fresh: returns a new name for a copy."""
     extents = dict(gemm.batch)
     order = gemm.target.index
     copies: list[LoopNest] = []
@@ -39,7 +39,7 @@ def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[LoopNest], 
 
 
 def _copy(factor: Operand, copy: Buffer, order: tuple[sympy.Expr, ...]) -> LoopNest:
-    """The entries of a factor in another order of its leading axes."""
+    """Copy a factor with its leading axes in another order."""
     inner = copy.shape[len(order) :]
     within = tuple(
         sympy.Symbol(f"entry_{axis}", integer=True, nonnegative=True) for axis in range(len(inner))

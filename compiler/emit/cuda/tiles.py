@@ -1,8 +1,8 @@
-"""Small arrays of many samples through shared memory.
+"""Tiles: small arrays of many samples in shared memory.
 
-Where each thread computes a sample of its own, neighbouring threads read and write entries that are
-a sample apart. A block copies the samples of its threads as they lie in memory, entry beside entry,
-to a tile in shared memory and back.
+If each thread computes one sample, neighbouring threads access entries that are a sample apart. So
+a block copies the samples of its threads, in their order in memory, to a tile in shared memory, and
+back.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from derivatrix.compiler.emit.cuda.launches import Launch
 from derivatrix.compiler.plan.steps import Buffer, Load, Statement, Store
 from derivatrix.compiler.plan.visit import accesses, rebuilt
 
-SHARED = 48 * 1024
-"""The shared memory of a block, in bytes."""
-BYTES = 8
+SHARED_MEMORY_BYTES = 48 * 1024
+"""Shared memory of a block that every device has."""
+ENTRY_BYTES = 8
 THREADS = (128, 64, 32)
-"""The threads of a block, the most that have room; the first where there are no tiles."""
+"""Possible numbers of threads of a block: the most whose tiles fit in shared memory."""
 THREAD = sympy.Symbol("thread", integer=True, nonnegative=True)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a buffer that a block works at: tile[entry, thread]. Rows are one entry longer
-    than there are threads, so that neighbouring entries are in different banks of the memory."""
+    """The samples of a buffer that a block computes: tile[entry, thread]. Rows are one entry longer
+    than the number of threads, so that neighbouring entries are in different memory banks."""
 
     buffer: Buffer
     name: str
@@ -38,16 +38,16 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a sample."""
+        """The shape of a sample."""
         return tuple(int(size) for size in self.buffer.shape[1:])
 
     @property
     def entries(self) -> int:
-        """Of a sample."""
+        """The number of entries of a sample."""
         return math.prod(self.shape)
 
     def entry(self, indices: Sequence[sympy.Expr]) -> Load:
-        """Where an entry of a thread's sample is."""
+        """Return the place in the tile of an entry of a thread's sample."""
         place = sympy.S.Zero
         for size, index in zip(self.shape, indices, strict=True):
             place = place * size + index
@@ -56,7 +56,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiled:
-    """A launch whose statements work at tiles, and the most threads that a block may have."""
+    """A launch whose statements access tiles; threads: the most threads of a block."""
 
     launch: Launch
     tiles: tuple[Tile, ...]
@@ -64,59 +64,59 @@ class Tiled:
 
 
 def tiled(launch: Launch) -> Tiled | None:
-    """The launch with tiles, if there is something to gain."""
+    """Move the arrays of a launch to tiles; None if no array gains from it."""
     if launch.terms or len(launch.points) != 1:
         return None
     statements = launch.statements
     ((sample, samples),) = launch.points
-    met = list(accesses(statements))
-    buffers = list(dict.fromkeys(load.buffer for load, _ in met))
+    touched = list(accesses(statements))
+    buffers = list(dict.fromkeys(load.buffer for load, _ in touched))
     names = {buffer.name for buffer in buffers}
-    found = []
+    tiles = []
     for buffer in buffers:
-        own = [(load, written) for load, written in met if load.buffer == buffer]
-        if _by_sample(buffer, [load for load, _ in own], sample, samples):
-            read = any(not written for _, written in own)
-            stored = any(written for _, written in own)
+        entries = [(load, is_written) for load, is_written in touched if load.buffer == buffer]
+        if _by_sample(buffer, [load for load, _ in entries], sample, samples):
+            is_loaded = any(not is_written for _, is_written in entries)
+            is_stored = any(is_written for _, is_written in entries)
             name = f"{buffer.name}_tile"
             while name in names:
                 name += "_"
-            tile = Tile(buffer, name, read, stored)
-            if (tile.entries > 1 and not stored) or _complete(tile, statements):
-                found.append(tile)
-    return _fitting(launch, found)
+            tile = Tile(buffer, name, is_loaded, is_stored)
+            if (tile.entries > 1 and not is_stored) or _complete(tile, statements):
+                tiles.append(tile)
+    return _fitting(launch, tiles)
 
 
-def _fitting(launch: Launch, found: list[Tile]) -> Tiled | None:
-    """As many of the tiles as there is room for, the small ones first."""
-    kept: list[Tile] = []
+def _fitting(launch: Launch, candidates: list[Tile]) -> Tiled | None:
+    """Take as many tiles as fit in shared memory, small ones first."""
+    tiles: list[Tile] = []
     entries = 0
-    for tile in sorted(found, key=lambda tile: tile.entries):
-        if _bytes(entries + tile.entries, THREADS[-1]) <= SHARED:
-            kept.append(tile)
+    for tile in sorted(candidates, key=lambda tile: tile.entries):
+        if _bytes(entries + tile.entries, THREADS[-1]) <= SHARED_MEMORY_BYTES:
+            tiles.append(tile)
             entries += tile.entries
-    if not kept:
+    if not tiles:
         return None
-    threads = next(number for number in THREADS if _bytes(entries, number) <= SHARED)
-    places = {tile.buffer: tile for tile in kept}
+    threads = next(number for number in THREADS if _bytes(entries, number) <= SHARED_MEMORY_BYTES)
+    places = {tile.buffer: tile for tile in tiles}
 
-    def moved(part: Any) -> Load | None:
+    def in_tile(part: Any) -> Load | None:
         if isinstance(part, Load) and part.buffer in places:
             return places[part.buffer].entry(part.indices[1:])
         return None
 
-    return Tiled(rebuilt(launch, moved), tuple(kept), threads)
+    return Tiled(rebuilt(launch, in_tile), tuple(tiles), threads)
 
 
 def _bytes(entries: int, threads: int) -> int:
-    """The memory of tiles of so many entries a sample."""
-    return entries * (threads + 1) * BYTES
+    """Count the bytes of tiles with `entries` entries for each sample."""
+    return entries * (threads + 1) * ENTRY_BYTES
 
 
 def _by_sample(
     buffer: Buffer, loads: Sequence[Load], sample: sympy.Symbol, samples: sympy.Expr
 ) -> bool:
-    """Whether a thread's accesses are to known entries of its own sample."""
+    """Return whether a thread accesses only constant entries of its own sample."""
     return (
         len(buffer.shape) > 1
         and buffer.shape[0] == samples
@@ -127,10 +127,10 @@ def _by_sample(
 
 
 def _complete(tile: Tile, statements: Sequence[Statement]) -> bool:
-    """Whether every entry of a sample is written, without conditions, and none is added to."""
+    """Return whether every entry of a sample is written, unconditionally, and none is added to."""
     stores = [s for s in statements if isinstance(s, Store) and s.target.buffer == tile.buffer]
-    everywhere = [load for load, written in accesses(statements) if written]
-    if len(stores) != sum(load.buffer == tile.buffer for load in everywhere):
+    loads = [load for load, is_written in accesses(statements) if is_written]
+    if len(stores) != sum(load.buffer == tile.buffer for load in loads):
         return False
     places = {store.target.indices for store in stores if not store.accumulate}
     return not any(store.accumulate for store in stores) and len(places) == tile.entries > 1
