@@ -28,7 +28,7 @@ def test_what_is_refused_and_what_passes(tmp_path: Path) -> None:
         patch.setitem(vars(inverse), "differential", lambda at: (right(at)[0] / 2,))
 
     def slower(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(structure, "_sum", lambda node: frozenset())
+        patch.setattr(structure, "_facts_of_sum", lambda node: frozenset())
 
     assert passes(IDENTITY, lambda patch: None, tmp_path / "same") is None
     assert passes(IDENTITY, halved, tmp_path / "wrong") is False

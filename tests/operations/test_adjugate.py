@@ -188,7 +188,7 @@ def test_solutions_with_the_hessian_of_a_determinant(determinant: Any) -> None:
 
 
 def test_a_planted_fault_is_refused(tmp_path: Path) -> None:
-    right = adjugates._closed
+    right = adjugates._split_matrix
 
     def turned(*arguments: Any) -> Any:
         actual = right(*arguments)
@@ -196,7 +196,7 @@ def test_a_planted_fault_is_refused(tmp_path: Path) -> None:
 
     identity = Identity("det(X)", "X: n n", "X", "")
     assert (
-        passes(identity, lambda patch: patch.setattr(adjugates, "_closed", turned), tmp_path)
+        passes(identity, lambda patch: patch.setattr(adjugates, "_split_matrix", turned), tmp_path)
         is False
     )
 

@@ -24,7 +24,7 @@ import derivatrix as dx
 from derivatrix.compiler.driver.support_package import support_texts
 from derivatrix.compiler.emit.imports import (
     Imports,
-    _defined,
+    _defined_names,
     all_files,
     support_files,
     support_text,
@@ -46,7 +46,7 @@ from derivatrix.templates.support.cpu import (
     sylvester,
     triangular,
 )
-from derivatrix.templates.support.internals.memory import ON_STACK, give_back, work_arrays
+from derivatrix.templates.support.internals.memory import MAX_STACK_BYTES, give_back, work_arrays
 from tests.packages import write_files
 from tests.plain import helper
 
@@ -108,7 +108,7 @@ def test_work_arrays(precision: tuple[type, float]) -> None:
         assert not (places[:, 0] % 64).any()
         assert (places[:-1].sum(1) <= places[1:, 0]).all()
         assert places[:, 1].tolist() == [array.nbytes for array in arrays]
-        assert (memory == 0) == (places[:, 1].sum() < ON_STACK // 2)
+        assert (memory == 0) == (places[:, 1].sum() < MAX_STACK_BYTES // 2)
 
 
 FAULTS = """
@@ -695,7 +695,7 @@ def test_any_helpers_may_be_in_one_module() -> None:
     for found in pkgutil.iter_modules(cpu.__path__):
         module = importlib.import_module(f"{cpu.__name__}.{found.name}")
         for statement in ast.parse(inspect.getsource(module)).body:
-            for name in _defined(statement):
+            for name in _defined_names(statement):
                 imports.add(f"cpu.{found.name}.{name}")
     assert {"lu_factor", "cholesky_factor", "triangular_inverse", "combine_blocks"} <= imports.names
 

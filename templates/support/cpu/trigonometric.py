@@ -104,7 +104,7 @@ def reduce_angle(size):
     ]
     x = size.times(2.0**-128)
     products = [x.times(part) for part in digits]
-    tails = [x.lost(digits[k], products[k]) for k in range(3)]
+    tails = [x.rounding_error(digits[k], products[k]) for k in range(3)]
     leading = products[0] - 4.0 * (products[0] * 0.25).rounded()
     nearest, k = nearest_whole(leading + (tails[0] + products[1]))
     a, b = sum_exactly(leading - nearest, tails[0])
@@ -113,7 +113,7 @@ def reduce_angle(size):
     turn, tail = sum_exactly(c, e)
     tail = tail + ((b + d) + f + (tails[2] + products[3]))
     r = turn.times(HALF_PI[0])
-    return k, r, turn.lost(HALF_PI[0], r) + (turn * HALF_PI[1] + tail * HALF_PI[0])
+    return k, r, turn.rounding_error(HALF_PI[0], r) + (turn * HALF_PI[1] + tail * HALF_PI[0])
 
 
 def reduce_single_angle(size):
@@ -125,7 +125,7 @@ def reduce_single_angle(size):
         for part in range(2)
     ]
     product = size.times(digits[0])
-    tail = size.lost(digits[0], product)
+    tail = size.rounding_error(digits[0], product)
     nearest, k = nearest_whole(product)
     return k, ((product - nearest) + (tail + size * digits[1])) * HALF_PI[0]
 

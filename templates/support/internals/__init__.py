@@ -1,5 +1,5 @@
-"""All that is used of Numba's internals and of LLVM, as functions that kernels call or are made by.
+"""All uses of Numba's internals and of LLVM: functions that kernels call or that make kernels.
 
-docs/developers/numba.md says what that is and why; tests/templates/test_internals.py tests each row
-of it.
+docs/developers/numba.md lists these uses and their reasons; tests/templates/test_internals.py tests
+each row of the list.
 """

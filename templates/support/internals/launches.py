@@ -1,4 +1,4 @@
-"""Kernels for CUDA devices, started by the driver without what Numba does at each launch."""
+"""Launches of CUDA kernels by the driver, without Numba's work at each launch."""
 
 # mypy: allow-untyped-defs
 
@@ -9,29 +9,29 @@ import struct
 import numpy as np
 
 _LETTERS = {"int64": "q", "int32": "i", "float64": "d", "float32": "f"}
-"""Of `struct`, for the numbers that kernels take."""
+"""Type of a parameter -> its letter for `struct`."""
 _BUFFER, _SIZE, _END = 1, 2, 0
-"""What the driver calls the parts of a launch's parameters."""
+"""The driver's marks of the parts of a launch's parameters."""
 
-_found: dict = {}
+_compiled: dict = {}
 
 
 def launch(kernel, device, blocks, threads, stream, arguments):
-    """Start a kernel on the device of this number, which is in use, with so many blocks of so many
-    threads, on the stream at an address. Arrays among the arguments are C-contiguous ones of CuPy
-    or Numba; what is compiled for their types and those of the numbers is kept.
+    """Start a kernel on the current device, whose number is `device`, on the stream at an address.
+    Arrays among the arguments are C-contiguous arrays of CuPy or Numba. The compiled kernel is
+    cached by the types of the arguments.
 
-    Raises RuntimeError where the driver refuses."""
-    kinds = tuple([getattr(each, "dtype", None) or type(each) for each in arguments])
+    Raises RuntimeError if the driver refuses the launch."""
+    kinds = tuple([getattr(argument, "dtype", None) or type(argument) for argument in arguments])
     key = kernel, device, kinds
-    found = _found.get(key)
-    if found is None:
-        found = _found[key] = _Compiled(kernel, arguments)
-    found.start(blocks, threads, stream, arguments)
+    compiled = _compiled.get(key)
+    if compiled is None:
+        compiled = _compiled[key] = _Compiled(kernel, arguments)
+    compiled.start(blocks, threads, stream, arguments)
 
 
 def address(array):
-    """Where the entries of an array on a device begin."""
+    """Return the address of the entries of an array on a device."""
     try:
         return array.data.ptr  # CuPy's: its interface takes several times as long
     except AttributeError:
@@ -41,16 +41,16 @@ def address(array):
 class _Compiled:
     """A kernel compiled for the types of some arguments, and memory for its parameters.
 
-    Numba passes an array as words of 64 bits: two that are zero here, its size, the bytes of an
-    entry, the address, its shape and its strides."""
+    Numba passes an array as 64-bit words: two zeros, its size, the bytes of an entry, the address,
+    its shape and its strides."""
 
     def __init__(self, kernel, arguments):
         self.name = kernel.__name__
-        axes = [getattr(each, "ndim", 0) for each in arguments]
+        axes = [getattr(argument, "ndim", 0) for argument in arguments]
         self.arrays = [count > 0 for count in axes]
         likes = [
-            np.empty((0,) * count, each.dtype) if count else each
-            for count, each in zip(axes, arguments, strict=True)
+            np.empty((0,) * count, argument.dtype) if count else argument
+            for count, argument in zip(axes, arguments, strict=True)
         ]
         kinds = tuple(map(kernel.typeof_pyval, likes))
         letters = [
@@ -73,15 +73,16 @@ class _Compiled:
             raise RuntimeError(f"{self.name}: {name.decode()} at the launch of {blocks} blocks")
 
     def values(self, arguments):
-        """The numbers that are the parameters."""
-        found: list = []
+        """List the words and numbers that are the parameters."""
+        parameters: list = []
         for argument, is_array in zip(arguments, self.arrays, strict=True):
             if is_array:
                 size, width = argument.size, argument.dtype.itemsize
-                found += 0, 0, size, width, address(argument), *argument.shape, *argument.strides
+                parameters += 0, 0, size, width, address(argument)
+                parameters += *argument.shape, *argument.strides
             else:
-                found.append(argument)
-        return found
+                parameters.append(argument)
+        return parameters
 
 
 class _Parameters:

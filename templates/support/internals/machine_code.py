@@ -1,4 +1,4 @@
-"""Which machine code belongs to a function of a file, and where it is kept for all packages."""
+"""Keys of machine code by the text of functions, and the folder that all packages share."""
 
 # mypy: allow-untyped-defs
 
@@ -15,14 +15,14 @@ from numba import config
 from .user_cache import untrusted, user_cache
 
 _IMPORT = re.compile(rb"\n(?:from (\.*)(\w[\w.]*) |import (\w+))")
-_KNOWN = {*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"}
-"""Packages whose functions are no part of compiled code, or are so by Numba's version."""
+_IGNORED_PACKAGES = {*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"}
+"""Packages whose functions are no part of compiled code, or follow from Numba's version."""
 
 
 def text_digest(function):
-    """A digest of the file of a function and of all files of its package that this imports, at any
-    remove: with it the function's machine code is the same in every package. "" where Python did
-    not read the function from such a file as it is, or code of other packages may be part of it.
+    """Return a digest of the file of a function and of all files of its package that this imports,
+    directly or indirectly: equal digests mean equal machine code, whatever the package. "" if
+    Python did not read the function from this file, or if it may contain code of other packages.
     """
     path, spec = function.__code__.co_filename, function.__globals__.get("__spec__")
     if spec is None or spec.origin != path:
@@ -34,14 +34,14 @@ def text_digest(function):
 
 
 def _state(path):
-    """What differs between versions of a file that follow each other within a process."""
-    found = os.stat(path)
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    """Return values that differ between versions of a file within the life of a process."""
+    status = os.stat(path)
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @cache
 def _digest(path, state):
-    """`text_digest` of a file; ValueError where it imports an unknown package."""
+    """Compute `text_digest` of a file. Raises ValueError if it imports an unknown package."""
     with open(path, "rb") as file:
         text = file.read()
     digest = blake2b(text, digest_size=8)
@@ -49,17 +49,17 @@ def _digest(path, state):
         origin = (origin or name).decode()
         if dots:
             folder = path.rsplit(os.sep, len(dots))[0]
-            other = f"{os.path.join(folder, *origin.split('.'))}.py"
+            imported = f"{os.path.join(folder, *origin.split('.'))}.py"
             with suppress(OSError):  # a package, whose own file has no functions
-                digest.update(_digest(other, _state(other)).encode())
-        elif origin.partition(".")[0] not in _KNOWN:
+                digest.update(_digest(imported, _state(imported)).encode())
+        elif origin.partition(".")[0] not in _IGNORED_PACKAGES:
             raise ValueError(origin)
     return digest.hexdigest()
 
 
 @cache
 def shared_folder():
-    """The user's folder of machine code; None where there is none to be had, or somebody else can
+    """Return the user's folder of machine code; None if it cannot be made, or if another user can
     write to it."""
     try:
         folder = Path(config.CACHE_DIR or user_cache()) / "machine_code"  # type: ignore[attr-defined]

@@ -1,11 +1,10 @@
-"""Arrays of compiled code: checks, views, the memory of work arrays, parts that threads do.
+"""Arrays of compiled code: checks, views, the memory of work arrays, tasks of threads.
 
-Work arrays are allocated at once. malloc gives large blocks back to the system and asks for them
-again in the next call, page by page, which takes as long as much of what kernels do. It learns from
-the blocks that are freed: it keeps up to twice the largest so far, if that is below 32 MB. So there
-is one block for all arrays, of twice their size: the other half is never touched, and leaves room
-for the results, which are freed beside it. A small block lies on the stack. Numba's own arrays
-would have their references counted.
+All work arrays are allocated at once. malloc returns large blocks to the system and requests them
+again in the next call, page by page, which takes as long as many kernels. But it keeps free memory
+up to twice the largest block freed so far, if that is below 32 MB. So one block of twice their size
+holds all arrays: its other half is never touched, but raises this limit for the results, which are
+freed beside it. A small block is on the stack. Numba's own arrays would be reference-counted.
 """
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
@@ -20,25 +19,25 @@ from numba.extending import intrinsic
 from .functions import call_compiled, call_named, compiled, short_loop
 
 BORDERS = 8
-"""How many samples that come last in memory begin a line of the cache."""
-LINE = 64
-"""Bytes of a cache line; arrays begin with one, and no two at the same place of a page."""
-ON_STACK = 8192
-"""Bytes up to which they lie on the calling thread's stack."""
-MOST_KEPT = 1 << 24
-"""Bytes up to which twice as many are asked for."""
-TOO_LARGE = 1 << 62
-"""Bytes that no machine has: MemoryError."""
+"""Samples in a cache line, if they come last in memory: threads' parts begin with a line."""
+LINE_BYTES = 64
+"""Bytes of a cache line. Arrays begin with a line, and no two at the same place of a page."""
+MAX_STACK_BYTES = 8192
+"""Most bytes of work arrays on the calling thread's stack."""
+MAX_DOUBLED_BYTES = 1 << 24
+"""Most bytes of work arrays for which twice the memory is allocated."""
+IMPOSSIBLE_BYTES = 1 << 62
+"""More bytes than any machine has, so that the allocation fails with MemoryError."""
 MAX_NAMED_PAIRS = 400
-"""Pairs of arrays up to which both are named that share memory: each has a text of its own in the
-code, and a Hessian by seven inputs has 1,500."""
+"""Most pairs of arrays for which the error names both arrays that share memory: each pair has its
+text in the code, and a Hessian by seven inputs has 1,500 pairs."""
 BYTES = ir.IntType(8).as_pointer()
 
 
 @intrinsic(prefer_literal=True)
 def require_arrays(context, owner, names, arrays):
-    """Raise, while a kernel is compiled, for an argument that it does not take: ValueError for an
-    array that is not C-contiguous, TypeError for what is no array of the one float type."""
+    """Check the types of arguments while a kernel is compiled. Raises ValueError for an array that
+    is not C-contiguous, TypeError for an argument that is no array of the one float type."""
     reals = {kind.dtype for kind in arrays if isinstance(kind, types.Array)}
     for name, kind in zip(names.literal_value.split(), arrays, strict=True):
         if not isinstance(kind, types.Array) or kind.dtype not in (types.float32, types.float64):
@@ -65,9 +64,9 @@ def require_arrays(context, owner, names, arrays):
 
 @intrinsic(prefer_literal=True)
 def require_shapes(context, owner, names, arrays, shapes, inputs):
-    """Raise ValueError where a kernel is called with an array of another shape than the one in
-    `shapes`, or where its results, the arrays from position `inputs` on, share memory with
-    others."""
+    """Check the arrays in a call of a kernel. Raises ValueError for an array of another shape than
+    in `shapes`, and if a result, an array from position `inputs` on, shares memory with another
+    array."""
     labels = names.literal_value.split()
     for name, kind, shape in zip(labels, arrays, shapes, strict=True):
         if kind.ndim != len(shape):
@@ -76,22 +75,22 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
                 f"expected {len(shape)}"
             )
 
-    count, first = len(labels), inputs.literal_value
-    names_other = (count - first) * count <= MAX_NAMED_PAIRS
+    count, first_result = len(labels), inputs.literal_value
+    names_both = (count - first_result) * count <= MAX_NAMED_PAIRS
 
-    def problem(later, other):
-        if other == later:
+    def problem(later, earlier):
+        if earlier == later:
             return f"{labels[later]} of a kernel has another shape than expected"
-        name = labels[other] if names_other else "another argument"
+        name = labels[earlier] if names_both else "another argument"
         return f"{labels[later]} of a kernel shares memory with {name}"
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
         blocks = cgutils.alloca_once(builder, word, 2 * count)
-        given, expected = (cgutils.unpack_tuple(builder, value) for value in values[2:4])
+        arrays_given, expected = (cgutils.unpack_tuple(builder, value) for value in values[2:4])
         number = word(-1)
         for place in reversed(range(count)):
-            array = context.make_array(arrays[place])(context, builder, given[place])
+            array = context.make_array(arrays[place])(context, builder, arrays_given[place])
             axes = cgutils.unpack_tuple(builder, array.shape)
             lengths = places(context, builder, expected[place], shapes[place])
             for axis, length in zip(axes, lengths, strict=True):
@@ -102,14 +101,15 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
             for end, value in enumerate((start, stop)):
                 builder.store(value, builder.gep(blocks, [word(2 * place + end)]))
         kinds = types.Array(types.intp, 2, "C"), types.intp
-        passed = [view(context, builder, kinds[0], blocks, [word(count), word(2)]), word(first)]
+        pairs = view(context, builder, kinds[0], blocks, [word(count), word(2)])
+        passed = [pairs, word(first_result)]
         overlap = call_compiled(context, builder, find_overlap, kinds, passed)
         number = builder.select(builder.icmp_signed("<", number, word(0)), overlap, number)
         with builder.if_then(builder.icmp_signed(">=", number, word(0)), likely=False):
             texts = [
-                f"{owner.literal_value}: argument {problem(later, min(other, later))}"
+                f"{owner.literal_value}: argument {problem(later, min(earlier, later))}"
                 for later in range(count)
-                for other in range(count)
+                for earlier in range(count)
             ]
             raise_one(context, builder, ValueError, texts, number)
         return context.get_dummy_value()
@@ -119,23 +119,22 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
 
 @compiled(no_cpython_wrapper=True)
 def find_overlap(blocks, first_result):
-    """place * len(blocks) + other, for blocks of memory (start, stop) at these two places that have
-    a common byte, of which the one at `place` is a result; -1 if there are none."""
+    """Find two blocks of memory (start, stop) with a common byte, of which the later one is a
+    result: later * len(blocks) + earlier, or -1 if there are none."""
     overlap = -1
-    for place in range(first_result, len(blocks)):
-        start, stop = blocks[place, 0], blocks[place, 1]
-        for other in range(place):
-            short_loop(other)
-            begin, end = blocks[other, 0], blocks[other, 1]
-            # a block of no bytes shares none; no statement is a branch that right calls never take
+    for later in range(first_result, len(blocks)):
+        start, stop = blocks[later, 0], blocks[later, 1]
+        for earlier in range(later):
+            short_loop(earlier)
+            begin, end = blocks[earlier, 0], blocks[earlier, 1]
+            # an empty block overlaps none; no branch, as correct calls would never take it
             meets = start < end and begin < stop and start < stop and begin < end
-            overlap = place * len(blocks) + other if meets else overlap
+            overlap = later * len(blocks) + earlier if meets else overlap
     return overlap
 
 
 def raise_one(context, builder, error, texts, number):
-    """Raise an error with the text of a number. LLVM takes 4 ms for each way out of a function with
-    a condition of its own."""
+    """Raise an error with texts[number], by one exit: LLVM takes 4 ms for each in a function."""
     api = context.get_python_api(builder)
     infos = [api.serialize_object((error, (text,), None)) for text in texts]
     kind = ir.ArrayType(infos[0].type, len(infos))
@@ -146,53 +145,53 @@ def raise_one(context, builder, error, texts, number):
 
 
 def places(context, builder, pair, kinds):
-    """The entries of a tuple of integers of these types, as places in memory are counted."""
+    """Convert the entries of a tuple of integers of these types to offsets in memory."""
     entries = zip(cgutils.unpack_tuple(builder, pair), kinds, strict=True)
     return [context.cast(builder, entry, kind, types.intp) for entry, kind in entries]
 
 
 def view(context, builder, kind, data, axes, owner=None):
-    """A C-contiguous array of a type and of these lengths, at an address in memory that `owner`
-    keeps, or somebody else."""
-    # 0.1 s to import, which only those wait for who compile
+    """Make a C-contiguous array of a type and of these lengths at an address in memory, which
+    `owner` keeps alive, or the caller."""
+    # the import takes 0.1 s, which only processes that compile have to wait for
     from numba.np.arrayobj import populate_array
 
     item = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
     steps = [item] if axes else []
     for length in axes[:0:-1]:
         steps.insert(0, builder.mul(steps[0], length))
-    made = context.make_array(kind)(context, builder)
-    data = builder.bitcast(data, made.data.type)
-    populate_array(made, data, axes, steps, item, owner)
-    return made._getvalue()
+    array = context.make_array(kind)(context, builder)
+    data = builder.bitcast(data, array.data.type)
+    populate_array(array, data, axes, steps, item, owner)
+    return array._getvalue()
 
 
 @intrinsic
 def shaped(context, array, shape):
-    """A C-contiguous array as one of another shape. What `reshape` finds out takes longer than many
-    a kernel, and longer to compile."""
+    """View a C-contiguous array in another shape. The checks of `reshape` take longer than many
+    kernels, and longer to compile."""
     kind = types.Array(array.dtype, len(shape), "C", readonly=not array.mutable)
 
     def generate(context, builder, signature, values):
-        given = context.make_array(signature.args[0])(context, builder, values[0])
+        source = context.make_array(signature.args[0])(context, builder, values[0])
         axes = cgutils.unpack_tuple(builder, values[1])
-        made = view(context, builder, kind, given.data, axes, given.meminfo)
-        return impl_ret_borrowed(context, builder, kind, made)
+        result = view(context, builder, kind, source.data, axes, source.meminfo)
+        return impl_ret_borrowed(context, builder, kind, result)
 
     return kind(array, shape), generate
 
 
 @intrinsic
 def copy_entries(context, source, target):
-    """target = source, of a C-contiguous array of one shape and type, and apart in memory. Vector
-    code of a loop that does so takes twenty times as long to compile."""
+    """Copy a C-contiguous array to another one of its shape and type, which does not overlap. The
+    vector code of a loop would take twenty times as long to compile."""
 
     def generate(context, builder, signature, values):
-        given, filled = (
+        old, new = (
             context.make_array(kind)(context, builder, value)
             for kind, value in zip(signature.args, values, strict=True)
         )
-        cgutils.raw_memcpy(builder, filled.data, given.data, filled.nitems, filled.itemsize)
+        cgutils.raw_memcpy(builder, new.data, old.data, new.nitems, new.itemsize)
         return context.get_dummy_value()
 
     return types.void(source, target), generate
@@ -200,24 +199,25 @@ def copy_entries(context, source, target):
 
 @intrinsic
 def work_arrays(context, like, shapes, integers):
-    """Arrays of these shapes (a tuple of tuples) and of the type of `like`, and of these shapes and
-    of 32-bit integers, entries undefined; last the memory, which has to be given back."""
+    """Allocate arrays of `shapes` (a tuple of tuples) and the type of `like`, and of the shapes
+    `integers` and 32-bit integers, with undefined entries. Returns the arrays and their memory,
+    which `give_back` frees."""
     kinds = [types.Array(like.dtype, len(shape), "C") for shape in shapes]
     kinds += [types.Array(types.int32, len(shape), "C") for shape in integers]
-    made = types.Tuple([*kinds, types.intp])
+    results = types.Tuple([*kinds, types.intp])
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
-        given = [pair for value in values[1:] for pair in cgutils.unpack_tuple(builder, value)]
+        requested = [pair for value in values[1:] for pair in cgutils.unpack_tuple(builder, value)]
         lengths = [
             places(context, builder, shape, kinds_of_lengths)
-            for shape, kinds_of_lengths in zip(given, (*shapes, *integers), strict=True)
+            for shape, kinds_of_lengths in zip(requested, (*shapes, *integers), strict=True)
         ]
         overflow = context.get_constant(types.boolean, False)
 
-        def checked(operation, one, two):
+        def checked(operation, left, right):
             nonlocal overflow
-            pair = operation(one, two)
+            pair = operation(left, right)
             overflow = builder.or_(overflow, builder.extract_value(pair, 1))
             return builder.extract_value(pair, 0)
 
@@ -227,44 +227,44 @@ def work_arrays(context, like, shapes, integers):
             size = word(kind.dtype.bitwidth // 8)
             for length in axes:
                 size = checked(builder.smul_with_overflow, size, length)
-            lines = builder.add(builder.udiv(size, word(LINE)), word(2))
-            total = checked(builder.sadd_with_overflow, total, builder.mul(lines, word(LINE)))
-        total = builder.select(overflow, word(TOO_LARGE), total)
-        memory, first = taken(context, builder, total)
+            lines = builder.add(builder.udiv(size, word(LINE_BYTES)), word(2))
+            total = checked(builder.sadd_with_overflow, total, builder.mul(lines, word(LINE_BYTES)))
+        total = builder.select(overflow, word(IMPOSSIBLE_BYTES), total)
+        memory, first_line = allocated(context, builder, total)
         parts = [
-            view(context, builder, kind, cgutils.pointer_add(builder, first, start), axes)
+            view(context, builder, kind, cgutils.pointer_add(builder, first_line, start), axes)
             for kind, start, axes in zip(kinds, starts, lengths, strict=True)
         ]
-        return context.make_tuple(builder, made, [*parts, memory])
+        return context.make_tuple(builder, results, [*parts, memory])
 
-    return made(like, shapes, integers), generate
+    return results(like, shapes, integers), generate
 
 
-def taken(context, builder, total):
-    """The address of memory of so many bytes, or 0 for the stack, and a pointer to its first line.
-    The places of all arrays count from there: else the compiler could not tell them apart."""
+def allocated(context, builder, total):
+    """Allocate memory. Returns its address, or 0 for the stack, and a pointer to its first line,
+    from which the offsets of all arrays count: else the compiler could not tell them apart."""
     word = total.type
     with builder.goto_entry_block():
-        stack = builder.alloca(BYTES.pointee, ON_STACK)  # not Numba's, which clears it
-        stack.align = LINE
+        stack = builder.alloca(BYTES.pointee, MAX_STACK_BYTES)  # not Numba's, which clears it
+        stack.align = LINE_BYTES
     address = cgutils.alloca_once_value(builder, word(0))
-    with builder.if_then(builder.icmp_unsigned(">", total, word(ON_STACK)), likely=False):
-        kept = builder.icmp_unsigned("<", total, word(MOST_KEPT))
-        size = builder.select(kept, builder.shl(total, word(1)), total)
-        found = call_named(builder, "NRT_Allocate", BYTES, [builder.add(size, word(LINE))])
-        with builder.if_then(cgutils.is_null(builder, found), likely=False):
+    with builder.if_then(builder.icmp_unsigned(">", total, word(MAX_STACK_BYTES)), likely=False):
+        is_doubled = builder.icmp_unsigned("<", total, word(MAX_DOUBLED_BYTES))
+        size = builder.select(is_doubled, builder.shl(total, word(1)), total)
+        block = call_named(builder, "NRT_Allocate", BYTES, [builder.add(size, word(LINE_BYTES))])
+        with builder.if_then(cgutils.is_null(builder, block), likely=False):
             message = ("there is no memory for the work arrays of a kernel",)
             context.call_conv.return_user_exc(builder, MemoryError, message)
-        builder.store(builder.ptrtoint(found, word), address)
+        builder.store(builder.ptrtoint(block, word), address)
     memory = builder.load(address)
-    line = builder.and_(builder.add(memory, word(LINE - 1)), word(-LINE))
+    line = builder.and_(builder.add(memory, word(LINE_BYTES - 1)), word(-LINE_BYTES))
     is_stack = builder.icmp_unsigned("==", memory, word(0))
     return memory, builder.select(is_stack, stack, builder.inttoptr(line, stack.type))
 
 
 @intrinsic
 def give_back(context, memory):
-    """Let others have the memory of work arrays."""
+    """Free the memory of work arrays."""
 
     def generate(context, builder, signature, values):
         with builder.if_then(cgutils.is_not_null(builder, values[0]), likely=False):
@@ -275,8 +275,8 @@ def give_back(context, memory):
 
 
 def atomic(operation):
-    """The function (words, place, value) of kernels that changes a word, at once for all threads,
-    and returns what it was. operation: "add", or "xchg" for exchange."""
+    """Make the function (words, place, value) of kernels that changes a word atomically and returns
+    its old value. operation: "add", or "xchg" for exchange."""
 
     @intrinsic
     def call(context, words, place, value):
@@ -290,14 +290,14 @@ def atomic(operation):
 
 
 def entry(context, builder, signature, values):
-    """The address of an entry of an array of words, the first two of some values."""
+    """Return the address of an entry of an array of words; `values` begin with array and index."""
     data = context.make_array(signature.args[0])(context, builder, values[0]).data
     return builder.gep(data, [values[1]])
 
 
 @intrinsic
 def look(context, words, place):
-    """A word as it is now, after a pause that leaves a shared core to others."""
+    """Load a word that other threads write, after a pause that yields a shared core."""
 
     def generate(context, builder, signature, values):
         if builder.module.triple.startswith(("x86", "i686")):
@@ -309,7 +309,7 @@ def look(context, words, place):
 
 @intrinsic
 def invoke(context, function, data, part):
-    """Do a part of some work: 1 if it failed."""
+    """Run a part of a task; return 1 if it failed, else 0."""
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
@@ -321,31 +321,30 @@ def invoke(context, function, data, part):
 
 @intrinsic(prefer_literal=True)
 def part_of(context, kernel, codes, given, length, count):
-    """The addresses of a function that does a part of what a kernel does, which `invoke` calls, and
-    of what it needs, until the caller returns, and has the arrays that are given.
+    """Make a function that runs a part of a kernel's work, for `invoke`. Returns its address, and
+    that of its data, which are valid, with the arrays `given`, until the caller returns.
 
-    kernel: its address, which it was compiled for long before: it would be compiled again here.
-    codes: where the kernel's arguments come from, a letter each. In order from those given: s, an
-    array's part along its first axis, of that length; S, the same, starting at a multiple of
-    BORDERS; o, the entry of an array that belongs to the part; w, the whole. p: the number of the
-    part; n: how many there are; f, l: where it starts and stops in that length. Arrays that are cut
-    are C-contiguous.
+    kernel: the address of the compiled kernel, which would be compiled again here.
+    codes: the origin of each argument of the kernel, a letter each. The next array in `given`: s,
+    its part along the first axis, which has `length` entries; S, the same, from a multiple of
+    BORDERS; o, its entry for the part; w, all of it. Numbers: p, of the part; n, of all parts; f
+    and l, start and stop of the part within `length`. Arrays that are split are C-contiguous.
     """
     letters = codes.literal_value
     unit = BORDERS if "S" in letters else 1
-    taken, kinds = iter(given), list[types.Type]()
+    remaining, kinds = iter(given), list[types.Type]()
     for letter in letters:
         if letter in "pnfl":
             kinds.append(types.intp)
             continue
-        kind = next(taken)
+        kind = next(remaining)
         is_entry = letter == "o"
         kinds.append(types.Array(kind.dtype, kind.ndim - 1, "C") if is_entry else kind)
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
-        held = cgutils.pack_struct(builder, [values[0], *values[2:]])
-        memory = cgutils.alloca_once_value(builder, held)
+        data_values = cgutils.pack_struct(builder, [values[0], *values[2:]])
+        memory = cgutils.alloca_once_value(builder, data_values)
         function = ir.Function(
             builder.module,
             ir.FunctionType(word, [word, word]),
@@ -362,31 +361,31 @@ def part_of(context, kernel, codes, given, length, count):
             at_line = inner.sub(place, inner.srem(place, word(unit)))
             return inner.select(inner.icmp_signed("==", number, count), length, at_line)
 
-        first, last = border(part), border(inner.add(part, word(1)))
-        numbers = {"p": part, "n": count, "f": first, "l": last}
+        start, stop = border(part), border(inner.add(part, word(1)))
+        numbers = {"p": part, "n": count, "f": start, "l": stop}
 
-        def some(kind, whole_kind, value, letter):
-            """The entries of an array from first to last, or the one that belongs to the part."""
-            whole = context.make_array(whole_kind)(context, inner, value)
+        def part_view(kind, array_type, value, letter):
+            """View the entries of an array from start to stop, or the entry for the part."""
+            array = context.make_array(array_type)(context, inner, value)
             axes, steps = (
-                cgutils.unpack_tuple(inner, pair) for pair in (whole.shape, whole.strides)
+                cgutils.unpack_tuple(inner, pair) for pair in (array.shape, array.strides)
             )
             is_entry = letter == "o"
-            start = inner.mul(part if is_entry else first, steps[0])
-            place = cgutils.pointer_add(inner, whole.data, start)
-            lengths = axes[1:] if is_entry else [inner.sub(last, first), *axes[1:]]
-            return view(context, inner, kind, place, lengths, whole.meminfo)
+            begin = inner.mul(part if is_entry else start, steps[0])
+            place = cgutils.pointer_add(inner, array.data, begin)
+            lengths = axes[1:] if is_entry else [inner.sub(stop, start), *axes[1:]]
+            return view(context, inner, kind, place, lengths, array.meminfo)
 
         passed = []
-        left = zip(signature.args[2], cgutils.unpack_tuple(inner, arrays), strict=True)
+        arguments = zip(signature.args[2], cgutils.unpack_tuple(inner, arrays), strict=True)
         for letter, kind in zip(letters, kinds, strict=True):
             if letter in numbers:
                 passed.append(numbers[letter])
                 continue
-            whole_kind, value = next(left)
-            passed.append(value if letter == "w" else some(kind, whole_kind, value, letter))
-        called = context.call_conv.get_function_type(types.none, kinds)
-        callee = inner.inttoptr(address, called.as_pointer())
+            array_type, value = next(arguments)
+            passed.append(value if letter == "w" else part_view(kind, array_type, value, letter))
+        function_type = context.call_conv.get_function_type(types.none, kinds)
+        callee = inner.inttoptr(address, function_type.as_pointer())
         status, _ = context.call_conv.call_function(inner, callee, types.none, kinds, passed)
         inner.ret(inner.zext(status.is_error, word))
         addresses = [builder.ptrtoint(pointer, word) for pointer in (function, memory)]

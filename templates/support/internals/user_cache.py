@@ -1,4 +1,4 @@
-"""The user's cache directory. What is in it is run, so nobody else may be able to write to it."""
+"""The user's cache directory. Its files are executed, so no other user may write to it."""
 
 # mypy: allow-untyped-defs
 
@@ -14,16 +14,16 @@ if sys.platform != "win32":
 
 
 class Untrusted(OSError):
-    """Somebody else can write to the user's cache directory; the message says who, and where."""
+    """Another user can write to the cache directory; the message says who, and where."""
 
 
 def user_cache():
-    """$DERIVATRIX_CACHE, or a place in the user's cache directory, which is made.
+    """Return $DERIVATRIX_CACHE, or a directory in the user's cache directory; make it if necessary.
 
-    Raises Untrusted where others can write to it, OSError where the user cannot, RuntimeError where
-    the user has no home."""
-    wanted = os.environ.get("DERIVATRIX_CACHE") or _default_cache()
-    directory = Path(wanted).expanduser().resolve()
+    Raises Untrusted if another user can write to it, OSError if the user cannot, RuntimeError if
+    the user has no home directory."""
+    setting = os.environ.get("DERIVATRIX_CACHE") or _default_cache()
+    directory = Path(setting).expanduser().resolve()
     for path in (*reversed(directory.parents), directory):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
@@ -43,37 +43,37 @@ def _default_cache():
 
 
 def untrusted(path):
-    """Who but the user could have put something into a file or directory; "" if nobody."""
+    """Name another user who can write to a file or directory; "" if there is none."""
     if sys.platform == "win32":
         return ""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:  # another process has removed it since
         return ""
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         return f"{path} belongs to another user"
-    return _writable(path, found)
+    return _writable(path, status)
 
 
 def _replaceable(path):
-    """Who but the user and the system could put another directory in the place of one in `path`."""
+    """Name a user, other than this one and root, who can replace a directory in `path`; else ""."""
     if sys.platform == "win32":
         return ""
-    found = path.stat()
-    if found.st_uid not in (os.geteuid(), os.stat(path.anchor).st_uid):
+    status = path.stat()
+    if status.st_uid not in (os.geteuid(), os.stat(path.anchor).st_uid):
         return f"{path} belongs to another user"
-    return "" if found.st_mode & stat.S_ISVTX else _writable(path, found)
+    return "" if status.st_mode & stat.S_ISVTX else _writable(path, status)
 
 
-def _writable(path, found):
-    others = stat.S_IWOTH if _is_own_group(found.st_gid) else stat.S_IWOTH | stat.S_IWGRP
-    return f"other users can write to {path}" if found.st_mode & others else ""
+def _writable(path, status):
+    write_bits = stat.S_IWOTH if _is_own_group(status.st_gid) else stat.S_IWOTH | stat.S_IWGRP
+    return f"other users can write to {path}" if status.st_mode & write_bits else ""
 
 
 def _is_own_group(group):
-    """Whether a group is the user's own, as many systems have one for each user."""
+    """Return whether a group has only this user; many systems have such a group for each user."""
     try:
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == user.pw_name and {*found.gr_mem} <= {user.pw_name}
+    return entry.gr_name == user.pw_name and {*entry.gr_mem} <= {user.pw_name}

@@ -1,5 +1,5 @@
-"""What the runtime does with compiled code: the arrays of a simulated device, and kernels that are
-called with the arrays of other programs. No generated module needs this file."""
+"""The runtime's uses of Numba's internals: arrays of a simulated device, and calls of kernels with
+arrays of other programs. No generated module needs this file."""
 
 # mypy: allow-untyped-defs
 
@@ -16,8 +16,8 @@ from .memory import BYTES, view
 
 
 def memory_as_on_device():
-    """What to set in Numba's simulator of a device, as (owner, name, value), so that what nothing
-    was written to is not zero by luck, and threads that ask at the same time share memory."""
+    """Return replacements in Numba's simulator of a device, (owner, name, value): memory that no
+    thread has written is not zero, and threads that request memory at the same time share it."""
     cuda = importlib.import_module("numba.cuda")
     kernels = importlib.import_module("numba.cuda.simulator.kernelapi")
     lock = threading.Lock()
@@ -44,14 +44,14 @@ def memory_as_on_device():
 
 
 def undefined(shape, dtype):
-    """An array of nan, or of whole numbers that are no indices."""
+    """Make an array of nan, or of integers that are no valid indices."""
     kind = np.dtype(getattr(dtype, "name", dtype))
     return np.full(shape, np.nan if kind.kind in "fc" else np.iinfo(kind).min, kind)
 
 
 @intrinsic
 def word_at(context, address, place):
-    """The 64-bit word at a place, counted in words, from an address."""
+    """Load the 64-bit word `place` words after an address."""
 
     def generate(context, builder, signature, values):
         return word(builder, *values)
@@ -65,33 +65,34 @@ def word(builder, address, place):
 
 
 def called_with_buffers(kernel, kinds, data, lengths):
-    """What compiled code calls with the address of a list of buffers' addresses for each of `kinds`
-    to have a kernel, at an address, called with their arrays and numbers; whether it raised.
+    """Make the function by which compiled code calls a kernel, at an address, with the buffers of
+    other programs. Its arguments are the addresses of lists of buffers' addresses; it returns
+    whether the kernel raised.
 
-    kinds: a tuple of types for each list. data, lengths: where a buffer has the address of its
-    numbers, and that of its axes' lengths, in words."""
-    every = [kind for some in kinds for kind in some]
+    kinds: a tuple of types for each list. data, lengths: the words of a buffer with the addresses
+    of its numbers and of its axes' lengths."""
+    flat = [kind for list_types in kinds for kind in list_types]
 
     @intrinsic
     def call(context, lists):
         def generate(context, builder, signature, values):
             constant = ir.IntType(64)
             passed = []
-            for number, some in enumerate(kinds):
+            for number, list_types in enumerate(kinds):
                 addresses = builder.extract_value(values[0], number)
-                for place, kind in enumerate(some):
+                for place, kind in enumerate(list_types):
                     buffer = word(builder, addresses, constant(place))
-                    first = builder.inttoptr(word(builder, buffer, constant(data)), BYTES)
+                    start = builder.inttoptr(word(builder, buffer, constant(data)), BYTES)
                     if not isinstance(kind, types.Array):
                         pointer = context.get_value_type(kind).as_pointer()
-                        passed.append(builder.load(builder.bitcast(first, pointer)))
+                        passed.append(builder.load(builder.bitcast(start, pointer)))
                         continue
                     axes = word(builder, buffer, constant(lengths))
                     shape = [word(builder, axes, constant(axis)) for axis in range(kind.ndim)]
-                    passed.append(view(context, builder, kind, first, shape))
-            called = context.call_conv.get_function_type(types.none, every)
-            callee = builder.inttoptr(constant(kernel), called.as_pointer())
-            status, _ = context.call_conv.call_function(builder, callee, types.none, every, passed)
+                    passed.append(view(context, builder, kind, start, shape))
+            function_type = context.call_conv.get_function_type(types.none, flat)
+            callee = builder.inttoptr(constant(kernel), function_type.as_pointer())
+            status, _ = context.call_conv.call_function(builder, callee, types.none, flat, passed)
             return status.is_error
 
         return types.boolean(lists), generate

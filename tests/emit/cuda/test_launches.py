@@ -44,7 +44,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
     modules = SimpleNamespace(import_module={"cuda.bindings.driver": found}.__getitem__)
     monkeypatch.setattr(launches, "importlib", modules)
-    monkeypatch.setattr(launches, "_found", {})
+    monkeypatch.setattr(launches, "_compiled", {})
     return found
 
 
@@ -87,7 +87,7 @@ def test_parameters_are_those_of_numba(
     assert kinds[0] == tuple(map(made.typeof_pyval, arguments))
     *_, (handle, grid, memory, stream, words) = driver.launches
     assert (handle, grid, memory, stream) == (4711, [6, 1, 1, 128, 1, 1], 0, 99)
-    form = launches._found[next(iter(launches._found))].form
+    form = launches._compiled[next(iter(launches._compiled))].form
     assert [*form.unpack(words)] == numbas_parameters(kinds[0], arguments)
 
 
