@@ -1,4 +1,5 @@
 """Derivatives in closed form: differentials (JVP), their transposes (VJP), and all further kinds.
 
-`derivatives` has all kinds for a function; `derivation` derives a gradient or VJP line by line.
+`linearise` differentiates expressions; `derivatives` has all kinds for a function; `derivation`
+derives a gradient or VJP line by line.
 """

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
+from derivatrix.compiler.differentiate.projection import PROJECTED
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas import tree as kinds

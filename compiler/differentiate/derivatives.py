@@ -14,9 +14,15 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.differentiate import spectral
-from derivatrix.compiler.differentiate.jvp import differential
-from derivatrix.compiler.differentiate.vjp import transpose
+from derivatrix.compiler.differentiate.linearise import (
+    differentiable,
+    jacobians,
+    project_derivative,
+    pull_back,
+    push_forward,
+    tangent_of,
+)
+from derivatrix.compiler.differentiate.projection import PROJECTED, project
 from derivatrix.compiler.formulas import (
     STYLES,
     Side,
@@ -28,17 +34,15 @@ from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.ir.declaration import Declaration
-from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
-from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
+from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, readings
+from derivatrix.compiler.ir.nodes import Leaf, Node, einsum, full
 from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.shown import shown
-from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
 from derivatrix.compiler.simplify.finite_parts import with_lengths
-from derivatrix.compiler.simplify.lengths import fused
 from derivatrix.compiler.simplify.root_lengths import with_root_lengths
 from derivatrix.compiler.simplify.selections import with_selections
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
@@ -74,9 +78,11 @@ class Derivatives:
     def tangent(self, leaf: Leaf) -> Leaf:
         """Make the tangent of an input, of its structure if such matrices are a linear space."""
         name = "tangent" if len(self.wrt) == 1 else f"tangent_{leaf.name}"
-        is_linear_space = leaf.structure in PROJECTED and leaf.structure != "orthogonal"
-        structure = leaf.structure if is_linear_space else "general"
-        return Leaf(name, leaf.shape, structure, role="tangent")
+        return tangent_of(leaf, name)
+
+    @cached_property
+    def _tangents(self) -> dict[Leaf, Leaf]:
+        return {leaf: self.tangent(leaf) for leaf in self.wrt}
 
     def results(self, kind: str) -> dict[Key, Node]:
         """Derive the results of a kind, without the batch axis, in canonical form."""
@@ -169,7 +175,7 @@ class Derivatives:
 
     @cached_property
     def _jvp(self) -> dict[Key, Node]:
-        return self._push_forward({(): self._differentiable_value})
+        return {(): push_forward([self._differentiable_value], self._tangents)[0]}
 
     @cached_property
     def _vjp(self) -> dict[Key, Node]:
@@ -180,25 +186,16 @@ class Derivatives:
         return self._pull_back(full(1))
 
     def _pull_back(self, cotangent: Node) -> dict[Key, Node]:
-        tangents = [self.tangent(leaf) for leaf in self.wrt]
-        cotangents = simplify(transpose(self._jvp[()], tangents, cotangent))
-        # Simplified before, terms that are symmetric are found, and need no projection.
-        projected = simplify(list(map(project, cotangents, self.wrt)))
-        return {(leaf.name,): node for leaf, node in zip(self.wrt, projected, strict=True)}
+        nodes = pull_back(self._jvp[()], self._tangents, cotangent)
+        return {(leaf.name,): node for leaf, node in zip(self.wrt, nodes, strict=True)}
 
     @cached_property
     def _value_and_gradient(self) -> dict[Key, Node]:
         return {(): self._differentiable_value, **self._gradient}
 
-    def _push_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
-        tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}
-        products = simplify(differentials(list(results.values()), tangents))
-        return dict(zip(results, products, strict=True))
-
     @cached_property
     def _differentiable_value(self) -> Node:
-        """The value with functions of lengths as functions of their squares."""
-        return fused([self._value[()]])[0]
+        return differentiable(self._value[()])
 
     @cached_property
     def _jacobian(self) -> dict[Key, Node]:
@@ -211,11 +208,7 @@ class Derivatives:
         }
 
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
-        """Derive d node / d leaf, of shape (*node.shape, *leaf.shape), projected for `leaf`."""
-        tangent = self.tangent(leaf)
-        jvps = simplify(differentials(nodes, {leaf: tangent}))
-        jacobians = simplify([jacobian_of_linear(jvp, tangent) for jvp in jvps], expand=True)
-        return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
+        return jacobians(nodes, leaf, self._tangents[leaf])
 
     def repeated(self, names: Sequence[str]) -> Node:
         """Derive by one input after the other: of shape (*value.shape, *the inputs' shapes)."""
@@ -224,15 +217,6 @@ class Derivatives:
         for name in further_names:
             (node,) = self._jacobians([node], self.inputs[name])
         return simplify([node], final=True)[0]
-
-    def _project_derivative(self, node: Node, name: str) -> Node:
-        """Project a derivative of the gradient by the input `name` on the tangent space if the
-        input is orthogonal: the tangent space changes with it, so a derivative of a gradient,
-        which is tangential, need not be."""
-        leaf = self.inputs[name]
-        if leaf.structure != "orthogonal":
-            return node
-        return simplify([_tangential_part(node, leaf, 0)], expand=True)[0]
 
     @cached_property
     def _hessian(self) -> dict[Key, Node]:
@@ -246,8 +230,15 @@ class Derivatives:
 
     @cached_property
     def _hvp(self) -> dict[Key, Node]:
-        products = self._push_forward(self._gradient)
-        return {key: self._project_derivative(node, key[0]) for key, node in products.items()}
+        products = push_forward(list(self._gradient.values()), self._tangents)
+        return {
+            key: self._project_derivative(node, key[0])
+            for key, node in zip(self._gradient, products, strict=True)
+        }
+
+    def _project_derivative(self, node: Node, name: str) -> Node:
+        projected = project_derivative(node, self.inputs[name])
+        return node if projected is node else simplify([projected], expand=True)[0]
 
     @property
     def declaration(self) -> str:
@@ -396,85 +387,3 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
         text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
         values[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **values})
     return {str(symbol): index(value) for symbol, value in values.items()}
-
-
-def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
-    """Compute the tangents of nodes without simplifying them. Functions of matrices written with
-    eigenvectors are differentiated as such (`spectral`)."""
-    return spectral.unpack(differential(spectral.pack(nodes), tangents))
-
-
-def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
-    """Build the array J[out..., in...] of a map that is linear in `tangent`.
-
-    The map is evaluated at all basis tangents, stacked along leading axes, which are moved last.
-    """
-    basis = basis_tangent(tangent.shape)
-    (columns,) = substitute([jvp], {tangent: basis}, tangent.shape)
-    output_labels = [*range(jvp.ndim)]
-    input_labels = [("in", axis) for axis in range(tangent.ndim)]
-    is_stacked = columns.ndim > jvp.ndim or not tangent.ndim
-    labels = [*input_labels, *output_labels] if is_stacked else output_labels
-    sizes = dict(zip(input_labels, tangent.shape, strict=True))
-    return einsum([(columns, labels)], [*output_labels, *input_labels], sizes=sizes)
-
-
-def basis_tangent(shape: Shape) -> Node:
-    """Build B[k..., i...] = 1 where each k equals its i, else 0: the basis tangents, stacked."""
-    factors = [(Delta(size), (("k", axis), ("i", axis))) for axis, size in enumerate(shape)]
-    axes = range(len(shape))
-    return einsum(factors, [*(("k", a) for a in axes), *(("i", a) for a in axes)])
-
-
-PROJECTED = {
-    "symmetric": "symmetric",
-    "spd": "symmetric",
-    "lower": "lower triangular",
-    "upper": "upper triangular",
-    "diagonal": "diagonal",
-    "orthogonal": "tangential",
-}
-"""Structures on which derivatives are projected, and the adjectives of their matrices."""
-
-
-def project(node: Node, leaf: Leaf) -> Node:
-    """Project a cotangent or Jacobian, whose last axes are those of `leaf`, orthogonally on the
-    structure of `leaf`; for an orthogonal matrix, on the tangent space at it."""
-    if leaf.structure not in PROJECTED:
-        return node
-    if leaf.structure == "orthogonal":
-        return _tangential_part(node, leaf, node.ndim - 2)
-    axes = tuple(range(node.ndim))
-    if PROJECTED[leaf.structure] == "symmetric":
-        return _symmetric_part(node, axes)
-    row, column = axes[-2:]
-    rows, columns = node.shape[-2:]
-    mask, labels = {
-        "lower": (Triangle(rows, columns), (row, column)),
-        "upper": (Triangle(columns, rows), (column, row)),
-        "diagonal": (Delta(rows), (row, column)),
-    }[leaf.structure]
-    return einsum([(node, axes), (mask, labels)], axes)
-
-
-def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
-    """Compute (A + Aᵀ) / 2, where A are the last two axes; symmetric terms are left alone."""
-    if isinstance(node, Sum):
-        symmetric = [term for term in node.terms if "symmetric" in facts(term)]
-        general = tuple(term for term in node.terms if term not in symmetric)
-        if symmetric and general:
-            return Sum((*symmetric, _symmetric_part(Sum(general, node.shape), axes)), node.shape)
-    swapped = (*axes[:-2], axes[-1], axes[-2])
-    halves = tuple(einsum([(node, labels)], axes, sympy.S.Half) for labels in (axes, swapped))
-    return Sum(halves, node.shape)
-
-
-def _tangential_part(node: Node, leaf: Leaf, row: int) -> Node:
-    """Compute (A - Q Aᵀ Q) / 2, where A are the axes `row` and `row + 1`: the nearest matrix with
-    Qᵀ A + Aᵀ Q = 0 (Edelman, Arias and Smith, 1998, 2.2.1)."""
-    axes = list(range(node.ndim))
-    stack = axes[: leaf.ndim - 2]
-    transposed = (node, [*axes[:row], "i", "j", *axes[row + 2 :]])
-    left, right = (leaf, (*stack, row, "j")), (leaf, (*stack, "i", row + 1))
-    product = einsum([transposed, left, right], axes, -sympy.S.Half)
-    return Sum((einsum([(node, axes)], axes, sympy.S.Half), product), node.shape)

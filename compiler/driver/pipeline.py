@@ -10,12 +10,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
-from derivatrix.compiler.differentiate.derivatives import (
-    PROJECTED,
-    Derivatives,
-    Key,
-    differentials,
-)
+from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
+from derivatrix.compiler.differentiate.linearise import differentials
+from derivatrix.compiler.differentiate.projection import PROJECTED
 from derivatrix.compiler.emit.description import (
     FunctionDescription,
     ModuleDescription,

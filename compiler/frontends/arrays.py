@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from derivatrix.compiler.frontends import (
     declare,
+    differentiation,
     elementwise,
     factorisations,
     implicit,
@@ -27,6 +28,7 @@ from derivatrix.compiler.ir.dimensions import dims as dims
 
 if TYPE_CHECKING:
     from derivatrix.compiler.frontends.declare import *
+    from derivatrix.compiler.frontends.differentiation import *
     from derivatrix.compiler.frontends.elementwise import *
     from derivatrix.compiler.frontends.factorisations import *
     from derivatrix.compiler.frontends.implicit import *
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.reshape import *
 
 _MODULES = (
-    *(declare, elementwise, factorisations, implicit, linear, matrices, norms, products),
-    *(rearrange, reductions, reshaping),
+    *(declare, differentiation, elementwise, factorisations, implicit, linear, matrices, norms),
+    *(products, rearrange, reductions, reshaping),
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"where": where} | {

@@ -7,22 +7,25 @@ of differentiable operations again, so that derivatives of every order exist."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import count
 
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import jacobian_of_linear, size_texts
+from derivatrix.compiler.differentiate.derivatives import size_texts
 from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.differentiate.linearise import jacobian_of_linear
 from derivatrix.compiler.formulas import render
 from derivatrix.compiler.frontends.linear import solve
 from derivatrix.compiler.frontends.rearrange import concatenate
 from derivatrix.compiler.frontends.reshape import ravel, reshape
 from derivatrix.compiler.ir.arrays import Array, divide
 from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings, shape_text
+from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from derivatrix.compiler.ir.nodes import Apply, Leaf, Node, leaves
 from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
@@ -93,6 +96,36 @@ def root_operation(
     reconstruction = root_operation, (residuals, unknowns, fails, name, declared)
     object.__setattr__(operation, "maker", reconstruction)
     return operation
+
+
+def state_with(node: Node, arguments: Mapping[Leaf, Node]) -> Node:
+    """Write `arguments` for the parameters in the formula of a root, if `node` is one: the name of
+    an argument with further axes. An unknown with the name of a symbol of theirs is renamed."""
+    if not isinstance(node, Apply) or node.operation.equation is None:
+        return node
+    assert node.operation.maker is not None
+    make, (residuals, unknowns, fails, name, declared) = node.operation.maker
+    written = {
+        leaf.name: argument
+        if argument.ndim == leaf.ndim
+        else Leaf(getattr(argument, "name", leaf.name), argument.shape[1:])
+        for leaf, argument in arguments.items()
+    }
+    taken = {leaf.name for leaf in leaves(written.values())}
+    renamed: dict[Node, Node] = {}
+    for leaf in unknowns:
+        names = (f"{leaf.name}{number or ''}" for number in count())
+        renamed[leaf] = Leaf(next(name for name in names if name not in taken), leaf.shape)
+    declared = transformed(declared, lambda inner: state_with(inner, arguments))
+    parameters = {leaf: written[leaf.name] for leaf in leaves(declared) if leaf.name in written}
+    operation = make(
+        tuple(substitute(residuals, renamed)),
+        tuple(renamed.values()),
+        fails,
+        name,
+        tuple(substitute(declared, {**parameters, **renamed})),
+    )
+    return Apply(operation, node.arguments, node.stack, node.parameters, node.output)
 
 
 class _Root:

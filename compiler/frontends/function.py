@@ -12,6 +12,7 @@ import sympy
 from derivatrix.compiler.differentiate.derivation import Steps, derivation
 from derivatrix.compiler.differentiate.derivatives import KINDS, SCALAR_KINDS, Derivatives
 from derivatrix.compiler.formulas.names import latex_name
+from derivatrix.compiler.frontends.call import call
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
@@ -64,6 +65,20 @@ class Function(Declaration):
 
     def __hash__(self) -> int:
         return hash(self._fields)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Array:
+        """The expression of the function with `arguments` for its inputs, in their order or by
+        name: symbolic arrays, SymPy expressions and numbers.
+
+        The sizes of the inputs are those of the arguments. An input with a batch axis takes an
+        argument with or without one; the result has it where an argument does. An argument for a
+        matrix with a structure is known to have it, or states so by `assume`. As for modules, a
+        domain such as "positive" is up to the caller; numbers are checked.
+
+        Raises DeclarationError for arguments that are missing, or have not the structure of their
+        input, ShapeError for sizes that do not fit.
+        """
+        return call(self, arguments, named)
 
     @cached_property
     def derivatives(self) -> Derivatives:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives, Key
+from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
+from derivatrix.compiler.differentiate.projection import PROJECTED
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify

@@ -1,0 +1,114 @@
+"""Declared functions as parts of other expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.frontends.arguments import argument_node
+from derivatrix.compiler.frontends.equation import state_with
+from derivatrix.compiler.ir.arrays import Array, apply, broadcast_to
+from derivatrix.compiler.ir.declaration import Declaration
+from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings, shape_text
+from derivatrix.compiler.ir.graph import transformed
+from derivatrix.compiler.ir.messages import operand_text
+from derivatrix.compiler.ir.nodes import Constant, Leaf, Node, literal
+from derivatrix.compiler.ir.resize import resize
+from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
+from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.operations.assumption import assumption
+from derivatrix.compiler.simplify import simplify
+from derivatrix.runtime.domains import contains
+from derivatrix.runtime.errors import DeclarationError, ShapeError
+
+
+def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]) -> Array:
+    """Replace the inputs of a function by arguments, and its sizes by those of the arguments.
+
+    Returns its expression; see `Function.__call__`."""
+    arguments = _bind_arguments(function, positional, named)
+    samples = {
+        leaf.name: node.shape[:1]
+        for leaf, node in arguments.items()
+        if leaf.name in function.batch and node.ndim == leaf.ndim + 1
+    }
+    if len(set(samples.values())) > 1:
+        text = ", ".join(f"{name} has {count}" for name, (count,) in samples.items())
+        raise ShapeError(f"{function.name}: the numbers of samples differ: {text}")
+    stack = next(iter(samples.values()), ())
+    shapes = [node.shape[len(samples.get(leaf.name, ())) :] for leaf, node in arguments.items()]
+    sizes = _bind_sizes(function, shapes)
+    replacements: dict[Node, Node] = {
+        resize(leaf, sizes): _with_structure(function.name, leaf, node)
+        for leaf, node in arguments.items()
+    }
+    resized = resize(function.expression, sizes)
+    (expression,) = transformed([resized], lambda node: state_with(node, arguments))
+    (node,) = substitute([expression], replacements, stack)
+    return broadcast_to(Array(node), stack + expression.shape)
+
+
+def _bind_arguments(
+    function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]
+) -> dict[Leaf, Node]:
+    parameters = [Parameter(leaf.name, Parameter.POSITIONAL_OR_KEYWORD) for leaf in function.inputs]
+    try:
+        values = Signature(parameters).bind(*positional, **named).arguments
+    except TypeError as error:
+        names = ", ".join(parameter.name for parameter in parameters)
+        raise DeclarationError(f"{function.name}({names}): {error}") from error
+    return {
+        leaf: argument_node(f"{function.name}: {leaf.name}", values[leaf.name])
+        for leaf in function.inputs
+    }
+
+
+def _bind_sizes(function: Declaration, shapes: Sequence[Shape]) -> dict[sympy.Symbol, Dimension]:
+    """Find the size that each size of the function's inputs has for arguments of these shapes."""
+    inputs, sizes = function.inputs, dict[sympy.Symbol, Dimension]()
+    sources = readings([leaf.shape for leaf in inputs])
+    for symbol, (position, axis, value, _) in sources.items():
+        if axis < len(shapes[position]):
+            length = shapes[position][axis]
+            sizes[symbol] = sympy.expand(value.xreplace({LENGTH: length, **sizes}))
+    for leaf, shape in zip(inputs, shapes, strict=True):
+        expected = tuple(sympy.expand(size.xreplace(sizes)) for size in leaf.shape)
+        symbols = sorted({s for size in leaf.shape for s in size.free_symbols & {*sizes}}, key=str)
+        if expected == shape and not any(sizes[symbol].is_negative for symbol in symbols):
+            continue
+        bindings = " and ".join(
+            f"{symbol} = {sizes[symbol]}, by {inputs[sources[symbol].position].name}"
+            for symbol in symbols
+            if sizes[symbol] != symbol
+        )
+        raise ShapeError(
+            f"{function.name}: the argument for {leaf.name} has shape {shape_text(shape)}, "
+            f"expected {shape_text(leaf.shape)}{f' with {bindings}' if bindings else ''}"
+        )
+    return sizes
+
+
+def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
+    """Return an argument with the structure of the input `leaf` as a fact. Raises DeclarationError
+    where it is not known to have it."""
+    structure, text = leaf.structure, operand_text(node, "its argument")
+    number = literal(node)
+    array = node.array if isinstance(node, Constant) else None
+    if number is not None and number.is_number and not node.ndim:
+        array = np.asarray(float(number))
+    if array is not None and not contains(structure, array):
+        raise DeclarationError(f"{name}: {leaf.name} is {structure}, and {text} is not")
+    needed = DECLARED_FACTS.get(structure, frozenset())
+    for form in (node, *simplify([node])):
+        if needed <= facts(form):
+            return form
+    if array is not None:
+        return apply(assumption(structure), Array(node)).node
+    raise DeclarationError(
+        f"{name}: {leaf.name} is {structure}, and {text} is not known to be; where it is, write "
+        f'assume({text}, "{structure}")'
+    )
