@@ -180,9 +180,9 @@ class Scalars:
         tells which values are large together, and in which order to multiply them."""
         if number not in self._degrees:
             operator, _, children = self.entries[number]
-            is_choice = operator in ("choose", "where")  # the condition does not count
-            values = children[1:] if is_choice else children
-            degrees = [self.degree(child) for child in values]
+            if operator in ("choose", "where"):  # neither conditions nor zeros grow
+                children = tuple(c for c in children[1:] if self.constant(c) != 0)
+            degrees = [self.degree(child) for child in children]
             match operator:
                 case "mul" | "times":
                     degree = sum(degrees)
@@ -195,7 +195,7 @@ class Scalars:
                 case "scaled" | "unscaled":
                     degree = degrees[0]
                 case "add" | "neg" | "abs" | "entry" | "total" | "choose" | "where" | "maximum":
-                    degree = max(degrees)
+                    degree = max(degrees, default=0.0)
                 case _:
                     degree = 0.0
             self._degrees[number] = degree

@@ -31,7 +31,7 @@ from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed, statement_count
 from derivatrix.compiler.plan.workspace import Setting
-from derivatrix.compiler.simplify.root_lengths import is_short_sum, with_root_lengths
+from derivatrix.compiler.simplify.root_lengths import is_long_sum, is_short_sum, with_root_lengths
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
@@ -138,7 +138,7 @@ def _prepared(outputs: Sequence[tuple[str, ir.Node]], join: Join = fuse) -> list
     """Rewrite the outputs by the passes that precede the choice of contraction orders."""
     nodes = [node for _, node in outputs]
     if _is_on_processor(join):
-        nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square))
+        nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square), is_long_sum)
     return share_functions(with_divided_powers(pull_out(nodes)))
 
 

@@ -1,31 +1,114 @@
 """Products with powers of denominators, x y⁻², as products with lower powers, x y⁻¹ y⁻¹.
 
 Where y⁻² is stored for several readers, it may be beyond the range of numbers though x y⁻² is not.
+So may a sum of such quotients that is a factor of a product: the denominators that all its terms
+have are made factors of the product.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.graph import transformed
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_values import divided_powers
+from derivatrix.compiler.plan.degrees import degree
+from derivatrix.compiler.simplify import simplify
+
+MAX_DEGREE = -2
+"""Highest degree of factors whose denominators are taken out: entries of degree -1 are within the
+range of numbers where those of degree 1 are."""
+
+MAX_FACTORS = 8
+"""Most factors y⁻¹ into which a power is split: equal ones are found in other terms."""
 
 
 def with_divided_powers(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """Split negative powers in products into lower powers to divide by in turn."""
-    return transformed(roots, _with_lower_powers)
+    """Write negative powers in products as products of powers to divide by in turn."""
+    order = ir.topological(roots)
+    factors = {child for node in order if isinstance(node, ir.Einsum) for child in node.children}
+    new: dict[ir.Node, ir.Node] = {}
+    for node in order:
+        copy = rebuilt(node, new)
+        if isinstance(copy, ir.Einsum) and len(copy.factors) > 1:
+            product = _divided(Product.of(copy))
+            copy = product.node if product.factors != copy.factors else copy
+        elif isinstance(copy, ir.Sum) and node in factors and degree(copy) <= MAX_DEGREE:
+            copy = _with_common_denominator(copy)
+        new[node] = copy
+    return [new[root] for root in roots]
 
 
-def _with_lower_powers(node: ir.Node) -> ir.Node:
-    if not isinstance(node, ir.Einsum) or len(node.factors) < 2:
-        return node
-    product = Product.of(node)
-    for place, (factor, labels) in enumerate(node.factors):
-        base, exponent = ir.power_of(factor)
-        parts = divided_powers(-exponent) if exponent.is_negative else []
-        if len(parts) > 1:
-            powers = [(ir.Map(ir.slot(0) ** -part, (base,)), labels) for part in parts]
-            product = product.with_factor(place, powers[0][0]).times(*powers[1:])
-    return product.node if product.factors != node.factors else node
+def _divided(product: Product) -> Product:
+    """Split the quotients among the factors of a product; splice in products of low degree."""
+    for place, (factor, labels) in reversed([*enumerate(product.factors)]):
+        if isinstance(factor, ir.Einsum) and not factor.contracted and degree(factor) <= MAX_DEGREE:
+            product = product.inlined(place)
+        elif isinstance(factor, ir.Map) and len(parts := _parts(factor.expression)) > 1:
+            axes = [axis for axis, size in enumerate(factor.shape) if size != 1]
+            labels = tuple(labels[axis] for axis in axes)
+            bases: Sequence[ir.Node] = factor.arguments
+            if len(axes) < factor.ndim:
+                bases = simplify([ir.einsum([(base, range(base.ndim))], axes) for base in bases])
+            divisors = [ir.Map(*ir.used_slots(part, bases)) for part in parts]
+            product = product.without(place).times(*((divisor, labels) for divisor in divisors))
+    return product
+
+
+def _with_common_denominator(total: ir.Sum) -> ir.Node:
+    """Write a sum as the product of the powers that all terms are divided by and another sum."""
+    axes = tuple(range(total.ndim))
+    products = [
+        Product.of(term) if isinstance(term, ir.Einsum) else _divided(Product.of_factor(term))
+        for term in total.terms
+    ]
+    first, *others = [
+        Counter(f for f in product.factors if degree(f[0]) < 0 and {*f[1]} <= {*axes})
+        for product in products
+    ]
+    common = reduce(and_, others, first)
+    if common.total() < 2:  # quotients by one number are within range where the number is
+        return total
+    terms = []
+    for product in products:
+        places = []
+        for factor, count in common.items():
+            places += [place for place, f in enumerate(product.factors) if f == factor][:count]
+        terms.append(product.without(*places).node)
+    inner = ir.Sum(tuple(terms), total.shape)
+    return ir.einsum([*common.elements(), (inner, axes)], axes)
+
+
+def _parts(expression: sympy.Expr) -> list[sympy.Expr]:
+    """Split a quotient by two powers or more, which may be 0 under a condition, into factors that
+    are not much smaller or larger than the quotient; other expressions stay whole."""
+    if isinstance(expression, sympy.Piecewise):
+        (zero, condition), *pieces = [piece.args for piece in expression.args]
+        if zero != 0 or len(pieces) > 1:
+            return [expression]
+        first, *others = _parts(pieces[0][0])
+        tested = [part.free_symbols & condition.free_symbols for part in others]
+        return [
+            sympy.Piecewise((0, condition), (part, True)) if is_tested else part
+            for part, is_tested in [(first, True), *zip(others, tested, strict=True)]
+        ]
+    numerator, divisors = sympy.S.One, list[sympy.Expr]()
+    for factor in sympy.Mul.make_args(expression):
+        base, exponent = factor.as_base_exp()
+        if not (exponent.is_number and exponent.is_negative and base.free_symbols):
+            numerator *= factor
+        elif exponent.is_Integer and -exponent <= MAX_FACTORS:
+            divisors += [base] * -int(exponent)
+        else:
+            divisors += [base**part for part in divided_powers(-exponent)]
+    if len(divisors) < 2:
+        return [expression]
+    if not numerator.free_symbols:
+        numerator /= divisors.pop(0)
+    return [numerator, *(1 / divisor for divisor in divisors)]

@@ -22,10 +22,13 @@ LENGTH = length(ir.slot(0))
 
 
 def with_root_lengths(
-    roots: Sequence[ir.Node], accepts: Callable[[ir.Node], bool] = lambda square: True
+    roots: Sequence[ir.Node],
+    accepts: Callable[[ir.Node], bool] = lambda square: True,
+    divides: Callable[[ir.Node], bool] = lambda square: False,
 ) -> list[ir.Node]:
-    """Write functions of lengths' squares, if `accepts` them, as functions of the lengths."""
-    return transformed(roots, partial(_of_lengths, accepts=accepts))
+    """Write functions of lengths' squares, if `accepts` them, as functions of the lengths; divide
+    by the square of a length instead of a sum of squares that `divides` accepts."""
+    return transformed(roots, partial(_of_lengths, accepts=accepts, divides=divides))
 
 
 def is_short_sum(node: ir.Node) -> bool:
@@ -37,15 +40,25 @@ def is_short_sum(node: ir.Node) -> bool:
     return bool(node.ndim and sizes) and all(size.is_Integer for size in sizes)
 
 
-def _of_lengths(node: ir.Node, accepts: Callable[[ir.Node], bool]) -> ir.Node:
+def is_long_sum(node: ir.Node) -> bool:
+    """Return whether a node is a sum of squares beside which its root costs nothing."""
+    is_summed = isinstance(node, ir.Einsum) and bool(node.contracted)
+    return is_summed and degree_of(node) == 2 and not is_short_sum(node)
+
+
+def _of_lengths(
+    node: ir.Node, accepts: Callable[[ir.Node], bool], divides: Callable[[ir.Node], bool]
+) -> ir.Node:
     if not isinstance(node, ir.Map):
         return node
     slots, arguments, expression = slots_of(node), list(node.arguments), node.expression
     powers = expression.atoms(sympy.Pow)
-    bases = {p.base for p in powers if p.exp.is_Rational and p.exp.q == 2 and p.base.free_symbols}
+    roots = {p.base for p in powers if p.exp.is_Rational and p.exp.q == 2 and p.base.free_symbols}
+    bases = roots | {p.base for p in powers if p.exp.is_negative and p.base in slots}
     for base in sorted(bases, key=sympy.default_sort_key):
         square = slots.get(base) or ir.Map(*ir.used_slots(base, node.arguments))
-        if degree_of(square) is not None and _has_products(square) and accepts(square):
+        is_used = accepts if base in roots else divides
+        if degree_of(square) is not None and _has_products(square) and is_used(square):
             root = sympy.Symbol("length", nonnegative=True)
             expression = expression.xreplace({base: root**2})
             zeros = [t for t in expression.atoms(Relational) if t.args == (root**2, 0)]
