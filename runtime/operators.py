@@ -97,6 +97,8 @@ def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.
     compare("operator", lambda: operator.T @ covector, transposed[:, 0].reshape(column_shape))
     compare("operator", lambda: operator.matmat(right_vectors), product)
     compare("operator", lambda: operator.rmatmat(left_vectors), transposed)
+    if matrix.shape[0] == matrix.shape[1]:
+        compare("operator", operator.diagonal, np.diagonal(matrix).reshape(column_shape))
     is_invertible = (
         matrix.shape[0] == matrix.shape[1]
         and column.structure not in sampling.PROJECTED

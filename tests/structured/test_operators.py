@@ -73,6 +73,9 @@ def test_operators_are_the_dense_arrays(case: Function) -> None:
         close(operator.todense(), array)
         whole = matrix(array, operator, key[-1] in case.batch)
         close(operator.tosparse().toarray(), whole)
+        if whole.shape[0] == whole.shape[1]:
+            close(operator.diagonal(), np.diagonal(whole).reshape(operator.input_shape))
+            close(operator.trace(), np.trace(whole))
         for map_, dense in ((operator, whole), (operator.T, whole.T)):
             vectors = generator.normal(size=(dense.shape[1], 3))
             close(map_ @ vectors, dense @ vectors)
@@ -104,6 +107,19 @@ TABLES = {
 def test_reshaped_and_gathered(name: str) -> None:
     *inputs, expression = TABLES[name]
     test_operators_are_the_dense_arrays(function(name, inputs, expression))
+
+
+def test_the_diagonal_is_found_without_the_matrix() -> None:
+    """The matrix would have 90,000 x 90,000 entries."""
+    case = function("square", [X], X @ X)
+    values = draw_all(case, sizes={"n": 300})
+    (operator,) = operators(case, {"n": 300}, values).values()
+    diagonal = np.diag(values["X"])
+    close(operator.diagonal(), diagonal[:, None] + diagonal)
+    close(operator.trace(), 600 * diagonal.sum())
+    (operator,) = operators(function("wide", [A, x], A.T @ x, wrt=[x])).values()
+    with pytest.raises(ValueError, match=r"only a square operator has a diagonal; it is \(3, 4\)"):
+        operator.diagonal()
 
 
 WORDS = [

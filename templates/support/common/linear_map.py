@@ -160,6 +160,30 @@ class _Operator:
         )
         return coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 
+    def diagonal(self):
+        """The diagonal of a square operator, of the input's shape; no larger array is made where
+        every axis of a term has a label of its own."""
+        if self.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"{self.name}: only a square operator has a diagonal; it is {self.shape}"
+            )
+        diagonal = np.zeros(self.shape[0], self.dtype)
+        for term, output, input_ in self._patterns():
+            has_labels = all(isinstance(place, int) for place in output + input_)
+            if has_labels and self.output_shape == self.input_shape:
+                term = term.with_equal(output, input_)
+                index_map = _IndexMap(term.outputs[0], _strides(self.output_shape, 0))
+                write = _writer(index_map, index_map.labels, dict(enumerate(term.sizes)))
+                write(diagonal, self._values(term, index_map.labels))
+            else:
+                rows, columns, values = self._entries(term, output, input_)
+                np.add.at(diagonal, rows[rows == columns], values[rows == columns])
+        return diagonal.reshape(self.input_shape)
+
+    def trace(self):
+        """The sum of the diagonal of a square operator."""
+        return self.diagonal().sum()
+
     def solve(self, right):
         """The array V with operator @ V = right, for a square operator.
 

@@ -35,6 +35,16 @@ class _Term(NamedTuple):
         """The labels of all factors."""
         return {label for _, labels in self.factors for label in labels}
 
+    def with_equal(self, output, input_):
+        """The term where the labels of an output and an input pattern are equal, axis by axis."""
+        names = list(range(len(self.sizes)))
+        for one, other in zip(output, input_, strict=True):
+            names = [names[one] if name == names[other] else name for name in names]
+        factors = tuple(
+            (part, tuple(names[label] for label in labels)) for part, labels in self.factors
+        )
+        return self._replace(outputs=(tuple(names[label] for label in output),), factors=factors)
+
 
 class _IndexMap:
     """The position of entries in memory: offset + Σ stride · label + Σ stride · table[label]."""
