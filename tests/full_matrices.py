@@ -1,8 +1,10 @@
-"""Functions of structured matrices, and full matrices to give them: what adapters return for these
-is what modules return for the nearest matrices of the structure."""
+"""Functions of structured matrices, and full matrices to give them: functions return for these what
+they return for the nearest matrices of the structure."""
 
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +15,15 @@ POINT = np.array([0.5, -1.0, 2.0])
 
 
 def nearest(structure: str, matrix: np.ndarray) -> np.ndarray:
-    """The nearest matrix of a structure, whatever the others' entries are."""
+    """The nearest matrices of a structure in the last two axes, whatever other entries are."""
     known = {
         "lower": np.tril(np.ones_like(matrix)),
         "upper": np.triu(np.ones_like(matrix)),
-        "diagonal": np.eye(len(matrix)),
+        "diagonal": np.eye(matrix.shape[-1]),
     }
     if structure in known:
         return np.where(known[structure], matrix, 0)
-    return matrix / 2 + matrix.T / 2
+    return matrix / 2 + matrix.mT / 2
 
 
 def full() -> np.ndarray:
@@ -29,17 +31,20 @@ def full() -> np.ndarray:
     return 2 * np.eye(3) + np.random.default_rng(5).uniform(-0.6, 0.6, (3, 3))
 
 
-@cache
-def scalar(structure: str, batch: tuple[str, ...] = ()) -> ModuleType:
-    """Of kernels that read all of the matrix and those that read a triangle."""
-    n = dx.dims("n")
+def scalar_function(structure: str, n: Any, batch: Sequence[str] = ()) -> dx.Function:
+    """A function whose kernels read all of a matrix and those that read a triangle."""
     M, x = dx.matrix("M", n, n, structure), dx.vector("x", n)
     value = x @ dx.tanh(M @ x) + dx.sum(dx.solve(M, x) ** 2) + dx.trace(M @ M @ M)
-    return dx.compile(dx.function(f"scalar_{structure}", [M, x], value, batch=batch))
+    return dx.function(f"scalar_{structure}", [M, x], value, batch=batch)
 
 
 @cache
-def product(structure: str) -> ModuleType:
+def scalar(structure: str, batch: tuple[str, ...] = ()) -> ModuleType:
+    return dx.compile(scalar_function(structure, dx.dims("n"), batch))
+
+
+@cache
+def product(structure: str, batch: tuple[str, ...] = ()) -> ModuleType:
     n = dx.dims("n")
     M, x = dx.matrix("M", n, n, structure), dx.vector("x", n)
-    return dx.compile(dx.function(f"product_{structure}", [M, x], M @ x))
+    return dx.compile(dx.function(f"product_{structure}", [M, x], M @ x, batch=batch))

@@ -16,6 +16,7 @@ import sympy
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
 from derivatrix.compiler.emit.cpu.rows import rows_text
+from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
@@ -25,6 +26,7 @@ from derivatrix.compiler.plan.steps import Plan, Step
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support
 from derivatrix.templates.support.cpu.parts import border
+from tests.full_matrices import nearest
 from tests.points import draw_all
 
 
@@ -94,7 +96,9 @@ def plain_kernel(
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
     scope.update(gram=gram, structured_gemm=structured_gemm, work_arrays=work_arrays)
-    scope["give_back"] = lambda memory: None
+    scope["give_back"] = lambda *memory: None
+    for structure, name in NEAREST.items():
+        scope[name] = lambda array, structure=structure: (nearest(structure, array), 0)
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["note"] = lambda: called.append(made.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)

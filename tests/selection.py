@@ -82,6 +82,12 @@ FEW = {
         "test_comparison_refuses_a_planted_fault": 3,
         "test_verification_refuses_a_planted_fault": 1,
     },
+    "emit/test_structured_inputs.py": {
+        "test_all_kinds": 2,
+        "test_derivatives_are_those_of_the_function_of_the_full_array": 2,
+        "test_devices": 1,
+        "test_samples": 1,
+    },
     "emit/test_types.py": {
         "test_mypy_finds_the_planted_errors_and_no_others": 0,
         "test_the_page_runs": 0,

@@ -261,7 +261,10 @@ def _conventions(function: Function, target: str) -> list[str]:
             f"derivatives by {', '.join(projected)} are projected on the structure: symmetric "
             "part, triangle, diagonal, or what is tangential to orthogonal matrices"
         )
-        lines.append("an input with a structure is taken to have it; that is not checked")
+        lines.append(
+            "for a full array, functions read the nearest array of an input's structure (symmetric "
+            "part, triangle, diagonal); they do not check whether it is definite or orthogonal"
+        )
     if function.batch:
         lines.append(
             "everything is per sample; only the vjp of an input without batch axis is summed "

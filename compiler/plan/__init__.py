@@ -215,7 +215,8 @@ class _Frame:
     ) -> None:
         self.names = Names(reserved)
         self.parameters = tuple(
-            Argument(leaf.name, self.names.exact(leaf.name), leaf.shape) for leaf in arguments
+            Argument(leaf.name, self.names.exact(leaf.name), leaf.shape, leaf.structure)
+            for leaf in arguments
         )
         self.outputs = tuple(
             (output, Buffer(self.names.exact(output), node.shape, "output"))

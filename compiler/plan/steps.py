@@ -377,11 +377,12 @@ Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Onl
 @dataclass(frozen=True)
 class Argument:
     """A parameter of a kernel: a scalar for inputs of rank 0, else an array. `name` is its public
-    name, `local` its name within the kernel."""
+    name, `local` its name within the kernel, `structure` the declared one."""
 
     name: str
     local: str
     shape: tuple[sympy.Expr, ...]
+    structure: str = "general"
 
 
 @dataclass(frozen=True)

@@ -135,12 +135,11 @@ class _Entries:
 
     def _computed(self, node: ir.Node, at: Index) -> int:
         """Compute the scalar node[at] from the entries of the node's children."""
-        view = self._views.get(node)
-        if view is not None:
-            if view.local:
-                return self.scalars.name(view.buffer.name, degree(node))
-            return self.scalars.load(Load(view.buffer, view.indices(at)), degree(node))
         match node:
+            case ir.Leaf() if self._views[node].local:
+                return self.scalars.name(self._views[node].buffer.name, degree(node))
+            case ir.Leaf():
+                return self._nearest(node, at)
             case ir.Constant():
                 if not all(index.is_Integer for index in at):
                     raise TooLarge
@@ -161,6 +160,23 @@ class _Entries:
             case ir.Einsum():
                 return self._contraction(node, at)
         raise TooLarge
+
+    def _nearest(self, leaf: ir.Leaf, at: Index) -> int:
+        """An entry of the nearest array of the structure that an input is declared with."""
+        known, places = self._facts(leaf), [at]
+        if known & {"symmetric", "lower", "upper"}:
+            *stack, i, j = at
+            if (i < j and "lower" in known) or (i > j and "upper" in known):
+                return self.scalars.number(sympy.S.Zero)
+            if i != j and "symmetric" in known:
+                places = [(*stack, min(i, j), max(i, j)), (*stack, max(i, j), min(i, j))]
+        view, share = self._views[leaf], sympy.Rational(1, len(places))
+        loads = [
+            self.scalars.load(Load(view.buffer, view.indices(place)), degree(leaf))
+            for place in places
+        ]
+        mean = self.scalars.sum([self.scalars.product([load], share) for load in loads])
+        return self.scalars.operate("entry", mean) if len(places) > 1 else mean
 
     def _length(self, square: ir.Node, at: Index) -> int:
         """Compute the root of a sum of squares. A sum over the samples becomes a "length", of the

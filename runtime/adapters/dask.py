@@ -14,7 +14,6 @@ import numpy as np
 from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import float_type, sizes_of
-from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -85,8 +84,7 @@ class _Call:
 
     def result_tuples(self, arguments: Sequence[Any]) -> Any:
         """Call the function for each chunk of samples; the chunks of the array are the results."""
-        structures = [entry.structure for entry in self.interface.inputs]
-        call = partial(_call_chunk, self.module, self.kind, structures)
+        call = partial(_call_chunk, self.module, self.kind)
         meta = np.empty(0, object)
         return self.dask.blockwise(call, (SAMPLES,), *arguments, dtype=object, meta=meta)
 
@@ -169,16 +167,9 @@ def _module_and_kind(function: Callable[..., Any]) -> tuple[ModuleType, str]:
     return module, name
 
 
-def _call_chunk(
-    module: ModuleType, kind: str, structures: Sequence[str], *blocks: Any
-) -> tuple[Any, ...]:
+def _call_chunk(module: ModuleType, kind: str, *blocks: Any) -> tuple[Any, ...]:
     """Call a function for the samples of one chunk, and return its arrays."""
-    arrays = [*map(_single_block, blocks)]
-    inputs = [
-        project(structure, array, np.tril, np.triu)
-        for structure, array in zip(structures, arrays, strict=False)
-    ]
-    return tuple(_leaves(getattr(module, kind)(*inputs, *arrays[len(inputs) :])))
+    return tuple(_leaves(getattr(module, kind)(*map(_single_block, blocks))))
 
 
 def _single_block(block: Any) -> Any:

@@ -10,7 +10,6 @@ from derivatrix.runtime.adapters.arguments import in_order, signature_of
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.adapters.stacks import require_same
-from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -79,16 +78,10 @@ class JaxFunction:
         return JaxFunction, self._arguments
 
     def _value(self, *arguments: Any) -> Any:
-        import jax.numpy as jnp
-
         arrays = _arrays(self._interface, arguments)
         shapes = [array.shape for array in arrays]
         sizes_of(self._interface, dict(zip(self._names, shapes, strict=True)))
-        inputs = [
-            project(entry.structure, array, jnp.tril, jnp.triu)
-            for entry, array in zip(self._interface.inputs, arrays, strict=True)
-        ]
-        return self._calls("value", *inputs)[0]
+        return self._calls("value", *arrays)[0]
 
 
 def _arrays(interface: ModuleInterface, arguments: Sequence[Any]) -> list[Any]:

@@ -20,7 +20,6 @@ from pytensor.tensor.type import TensorType
 
 from derivatrix.runtime.adapters.arguments import in_order, number
 from derivatrix.runtime.adapters.sizes import float_type
-from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.templates.support.common.signature import indented, tuple_text
@@ -53,18 +52,12 @@ class GeneratedOp(Op):
         return f"{self.interface.name}.{self.kind}"
 
     def __call__(self, /, *inputs: Any, **options: Any) -> Any:
-        """Return the variable of the result, for inputs by position or name, projected on their
-        structures."""
+        """Return the variable of the result, for inputs by position or name."""
         expected = self.interface.arguments(self.kind)
         named = {name: options.pop(name) for name in expected if name in options}
         if named:
             inputs = in_order(str(self), expected, inputs, named)
-        node = self.make_node(*inputs)  # checks the arguments
-        projected = [
-            project(entry.structure, variable, _lower, _upper)
-            for entry, variable in zip(self.inputs, node.inputs, strict=False)
-        ]
-        return super().__call__(*projected, *node.inputs[len(projected) :], **options)
+        return super().__call__(*inputs, **options)
 
     def make_node(self, *inputs: Any) -> Apply:
         expected = self.interface.arguments(self.kind)
@@ -224,15 +217,6 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
     }
     exec("\n".join(lines), scope)
     return numba_njit(scope[op.kind])
-
-
-def _lower(matrix: Any) -> Any:
-    """Return the lower triangle. `pt.tril` multiplies by zero, which keeps nan above it."""
-    return pt.switch(pt.tri(*matrix.shape[-2:], dtype="bool"), matrix, 0)
-
-
-def _upper(matrix: Any) -> Any:
-    return pt.switch(pt.tri(*matrix.shape[-2:], k=-1, dtype="bool"), 0, matrix)
 
 
 def _is_connected(tangent: Any) -> bool:

@@ -14,7 +14,6 @@ import numpy as np
 
 from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS, General
 from derivatrix.runtime.adapters.sizes import known_sizes, sizes_of
-from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in
 from derivatrix.templates.support.common.arguments import _number_array
@@ -67,9 +66,6 @@ class Inputs:
         self.names = self._free_names(wrt, fixed)
         self.fixed = {name: self.numbers(name, value) for name, value in fixed.items()}
         self._known = known_sizes(interface, _shapes(self.fixed))
-        for name, array in self.fixed.items():
-            structure = interface.input(name).structure
-            self.fixed[name] = np.asarray(project(structure, array, np.tril, np.triu))
         self._packed: Sizes = {}
         self._maps: dict[tuple[str, tuple[int, ...]], General] = {}
         self._layouts: dict[int, tuple[tuple[Part, ...], Sizes]] = {}

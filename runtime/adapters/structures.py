@@ -1,13 +1,7 @@
-"""Structures of inputs: projection on them, and the check that arrays have them.
-
-A function with a structured input, and its derivatives, are defined on matrices of that structure.
-Other packages move all entries of a matrix. So adapters compose the function with `project`, which
-makes it and its derivatives those of a function of the full array.
-"""
+"""The check that arrays have the structures that inputs are declared with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -17,32 +11,16 @@ from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.runtime.interface import ModuleInterface
-from derivatrix.runtime.sampling import PROJECTED
+from derivatrix.runtime.sampling import PROJECTED, project
 from derivatrix.templates.support.common.arguments import _number_array
 
-LINEAR = ("symmetric", "spd", "lower", "upper", "diagonal")
-"""The structures that are linear spaces, on which `project` projects."""
 MAX_DISTANCE = 1e-6
 """Largest distance from a structure, relative to the largest entry: rounding of float32."""
 
 
-def project(
-    structure: str, array: Any, lower: Callable[[Any], Any], upper: Callable[[Any], Any]
-) -> Any:
-    """Project the last two axes on a linear structure; other arrays are returned as they are.
-    lower, upper: `tril` and `triu` of the array's package."""
-    if structure in ("symmetric", "spd"):
-        return array / 2 + array.mT / 2  # a sum of integers or truth values would overflow
-    if structure == "lower":
-        return lower(array)
-    if structure == "upper":
-        return upper(array)
-    return lower(upper(array)) if structure == "diagonal" else array
-
-
 def require_structures(module: ModuleType, /, *inputs: Any, **named: Any) -> None:
     """Raise DeclarationError for the first input without its declared structure. The module's
-    functions do not check structures: their results are right for inputs that have them.
+    functions accept it, and read the nearest array of the structure.
 
     Raises UnsupportedError for missing or superfluous inputs, ShapeError for wrong shapes,
     ValueError and TypeError for an input that is no array of real numbers."""
@@ -68,5 +46,5 @@ def _distance(structure: str, array: np.ndarray) -> float:
     if structure == "orthogonal":
         difference = array.mT @ array - np.eye(array.shape[-1])
     else:
-        difference = array - project(structure, array, np.tril, np.triu)
+        difference = array - project(structure, array)
     return float(np.abs(difference).max(initial=0))

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from derivatrix.runtime.adapters.sizes import float_type, sizes_of
-from derivatrix.runtime.adapters.structures import LINEAR, project
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -26,8 +25,6 @@ class Kernel:
         self.interface, self.kind = interface, kind
         self.parameters = interface.arguments(kind)
         self.count = len(interface.keys(kind))
-        self._structures = [entry.structure for entry in interface.inputs]
-        self._is_structured = not {*self._structures}.isdisjoint(LINEAR)
         self._module, self._on_device = interface.module, interface.target == "cuda"
         self.device = "cuda" if self._on_device else "cpu"
 
@@ -45,10 +42,10 @@ class Kernel:
 
     def _arrays(self, tensors: tuple[Tensor, ...]) -> list[Any]:
         """Convert tensors to the module's arguments: arrays of the same memory, numbers for rank 0;
-        for a device, the tensors; structured inputs projected. Raises UnsupportedError for tensors
-        that the module does not take."""
+        for a device, the tensors. Raises UnsupportedError for tensors that the module does not
+        take."""
         arrays: list[Any] = []
-        for tensor in self._project(tensors) if self._is_structured else tensors:
+        for tensor in tensors:
             # written out, not `_takes`: this is the hot path of a call
             is_here = tensor.is_cuda if self._on_device else tensor.is_cpu
             if not is_here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
@@ -59,16 +56,6 @@ class Kernel:
                 array = tensor.numpy()
                 arrays.append(array if array.ndim else array[()])
         return arrays
-
-    def _project(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-        """Project the inputs on their structures; the module projects tangents and cotangents."""
-        if not all(map(self._takes, tensors)):
-            raise self._error(tensors)
-        inputs = [
-            project(structure, tensor, torch.tril, torch.triu)
-            for structure, tensor in zip(self._structures, tensors, strict=False)
-        ]
-        return [*inputs, *tensors[len(inputs) :]]
 
     def fake(self, *tensors: Tensor) -> Any:
         """Return empty tensors of the shapes and types of a call's results.

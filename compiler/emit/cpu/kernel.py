@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import sympy
 
 from derivatrix.compiler.emit.statements import Statements
+from derivatrix.compiler.emit.structured_arguments import structured_arguments
 from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
@@ -120,7 +121,7 @@ def kernel_text(
         summary,
         passed(plan),
         arrays(plan) if checked is not None else "",
-        (*sizes, *real, *shares),
+        (*writer.projections, *sizes, *real, *shares),
         steps,
         writer.leaving,
         frozenset(writer.names),
@@ -230,16 +231,23 @@ def arrays(plan: Plan) -> str:
 
 
 class _Writer(Statements):
-    """The printer of one kernel. `output`: an array of the kernel's precision; `leaving`: what the
-    kernel does at its end, and before it raises."""
+    """The printer of one kernel. `output`: an array of the kernel's precision; `projections`: lines
+    that replace structured arguments by the nearest arrays; `leaving`: what the kernel does at its
+    end, and before it raises."""
 
     functions = FUNCTIONS
 
     def __init__(self, plan: Plan, owner: str) -> None:
         super().__init__()
         self.output = plan.outputs[0][1].name
-        allocates = any(isinstance(step, Allocate) for step in plan.steps)
-        self.leaving = (f"{self.named('give_back')}(memory)",) if allocates else ()
+        parts = structured_arguments(plan)
+        self.projections = [
+            f"{name}, _memory_of_{name} = {self.named(part)}({name})"
+            for name, part in parts.items()
+        ]
+        memory = [f"_memory_of_{name}" for name in parts]
+        memory += ["memory"] * any(isinstance(step, Allocate) for step in plan.steps)
+        self.leaving = tuple(self._call("give_back", memory)) if memory else ()
         self._owner = owner
 
     def steps(self, steps: Iterable[Step]) -> tuple[StepText, ...]:

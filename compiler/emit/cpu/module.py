@@ -26,6 +26,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
+from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
@@ -37,6 +38,7 @@ USED = (
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
     *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
     *(f"cpu.sums.{name}" for name in CALLS.values()),
+    *(f"cpu.structures.{name}" for name in sorted({*NEAREST.values()})),
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),

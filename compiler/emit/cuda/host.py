@@ -18,6 +18,7 @@ from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import Printer
+from derivatrix.compiler.emit.structured_arguments import structured_arguments
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.ir.python_text import tuple_text
@@ -146,7 +147,8 @@ class _HostWriter(Printer):
 
     def host_function(self) -> HostFunction:
         plan = self._plan
-        body = [line for step in plan.steps for line in self._step(step)]
+        body = [*self._projections()]
+        body += [line for step in plan.steps for line in self._step(step)]
         outputs = [buffer.name for _, buffer in plan.outputs]
         names = [*(argument.local for argument in plan.arguments), *outputs]
         filled = ", ".join(f"`{name}`" for name, _ in plan.outputs)
@@ -156,6 +158,12 @@ class _HostWriter(Printer):
             ", ".join(["run", *names]),
             [*self._sizes(), *body] or ["pass"],
         )
+
+    def _projections(self) -> Iterator[str]:
+        """Lines that replace structured arguments by the nearest arrays."""
+        for name, part in structured_arguments(self._plan).items():
+            self._use("structures", part)
+            yield f"{name} = {part}(run, {name})"
 
     def _sizes(self) -> list[str]:
         """Write the sizes that the lines read, from the arguments' shapes."""

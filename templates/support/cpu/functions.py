@@ -5,6 +5,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 from numba import njit
 from numpy.linalg import LinAlgError
 
@@ -199,13 +200,15 @@ class Module(_Module):
         see `_Signature`."""
         found = _Signature(signature, **named)
         texts = _Parts(found, _Returned(returns, {}))
-        arrays = [
-            f"_array_{e}" if e in found.outputs else f"{texts.in_locals(e)}.copy()"
-            for e in parts.split()
-        ]
+        structures = {each["name"]: each["structure"] for each in self.names["INPUTS"]}
+        copies = {
+            local: f"_nearest({structures[name]!r}, {name})"
+            for local, name in zip(found.inputs, texts.parameters, strict=True)
+        }
+        arrays = [f"_array_{e}" if e in found.outputs else copies[e] for e in parts.split()]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
         given = [tuple_text(arrays), "_dtype", *map(texts.in_locals, wanted)]
-        scope = _FUNCTION_NAMES | {"_made": made}
+        scope = _FUNCTION_NAMES | {"_made": made, "_nearest": _nearest}
         call: list = []
         if kernel is not None:
             planned = self._planned(kernel, texts)
@@ -219,6 +222,14 @@ class Module(_Module):
             f"    return {texts.returned.delivered}",
         ]
         return define_function(self, name, lines, texts, scope)
+
+
+def _nearest(structure, array):
+    """A new array: the nearest one of a structure, as kernels read it."""
+    if structure in ("symmetric", "spd"):
+        return array / 2 + array.mT / 2  # the sum of large entries could overflow
+    lower = np.tril(array) if structure in ("lower", "diagonal") else array.copy()
+    return np.triu(lower) if structure in ("upper", "diagonal") else lower
 
 
 def _passed(kernel, parts):

@@ -240,7 +240,24 @@ def work_arrays(context, like, shapes, integers):
     return results(like, shapes, integers), generate
 
 
-def allocated(context, builder, total):
+@intrinsic
+def heap_array(context, like):
+    """Allocate an array of the shape and type of `like` that outlives the calling function, entries
+    undefined. Returns it and its memory, which has to be given back."""
+    kind = types.Array(like.dtype, like.ndim, "C")
+
+    def generate(context, builder, signature, values):
+        array = context.make_array(like)(context, builder, values[0])
+        axes = cgutils.unpack_tuple(builder, array.shape)
+        size = builder.mul(array.nitems, array.itemsize)
+        memory, first_line = allocated(context, builder, size, max_stack_bytes=0)
+        made = view(context, builder, kind, first_line, axes)
+        return context.make_tuple(builder, signature.return_type, [made, memory])
+
+    return types.Tuple((kind, types.intp))(like), generate
+
+
+def allocated(context, builder, total, max_stack_bytes=MAX_STACK_BYTES):
     """Allocate memory. Returns its address, or 0 for the stack, and a pointer to its first line,
     from which the offsets of all arrays count: else the compiler could not tell them apart."""
     word = total.type
@@ -248,7 +265,7 @@ def allocated(context, builder, total):
         stack = builder.alloca(BYTES.pointee, MAX_STACK_BYTES)  # not Numba's, which clears it
         stack.align = LINE_BYTES
     address = cgutils.alloca_once_value(builder, word(0))
-    with builder.if_then(builder.icmp_unsigned(">", total, word(MAX_STACK_BYTES)), likely=False):
+    with builder.if_then(builder.icmp_unsigned(">", total, word(max_stack_bytes)), likely=False):
         is_doubled = builder.icmp_unsigned("<", total, word(MAX_DOUBLED_BYTES))
         size = builder.select(is_doubled, builder.shl(total, word(1)), total)
         block = call_named(builder, "NRT_Allocate", BYTES, [builder.add(size, word(LINE_BYTES))])
@@ -263,15 +280,16 @@ def allocated(context, builder, total):
 
 
 @intrinsic
-def give_back(context, memory):
-    """Free the memory of work arrays."""
+def give_back(context, *memory):
+    """Free the memory of arrays."""
 
     def generate(context, builder, signature, values):
-        with builder.if_then(cgutils.is_not_null(builder, values[0]), likely=False):
-            call_named(builder, "NRT_Free", ir.VoidType(), [builder.inttoptr(values[0], BYTES)])
+        for address in cgutils.unpack_tuple(builder, values[0]):
+            with builder.if_then(cgutils.is_not_null(builder, address), likely=False):
+                call_named(builder, "NRT_Free", ir.VoidType(), [builder.inttoptr(address, BYTES)])
         return context.get_dummy_value()
 
-    return types.void(types.intp), generate
+    return types.void(types.StarArgTuple(memory)), generate
 
 
 def atomic(operation):

@@ -1,0 +1,29 @@
+"""Arguments with a declared structure, of which kernels read the nearest array that has it."""
+
+from __future__ import annotations
+
+from derivatrix.compiler.plan.steps import LoopNest, Plan
+from derivatrix.compiler.plan.visit import buffers
+
+NEAREST = {
+    "symmetric": "nearest_symmetric",
+    "spd": "nearest_symmetric",
+    "lower": "nearest_lower",
+    "upper": "nearest_upper",
+    "diagonal": "nearest_diagonal",
+}
+"""The function of `templates/support` that computes the nearest array, for each structure whose
+matrices are a linear space (but for the definiteness of "spd")."""
+
+
+def structured_arguments(plan: Plan) -> dict[str, str]:
+    """List the structured arguments that the steps of a plan read, by their local names, each with
+    the function of the nearest array. A plan that only calls others reads none, and straight-line
+    code computes the entries of the nearest array itself."""
+    steps = [step for step in plan.steps if not (isinstance(step, LoopNest) and step.straight)]
+    read = {buffer.name for buffer in buffers(steps)}
+    return {
+        argument.local: NEAREST[argument.structure]
+        for argument in plan.arguments
+        if argument.structure in NEAREST and argument.local in read
+    }
