@@ -62,26 +62,21 @@ def warm_file(path: str) -> None:
 
 
 def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-    """Compile a kernel, its variants for large results and many samples, and the functions by which
-    threads share its work."""
-    real = np.dtype(str(results[0].dtype))
-    arrays, counts = (*arguments, *results), (types.int64, types.int64)
-    words = addresses = types.Array(types.int64, 1, "C")
-    variants = (f"{name}{suffix}" for suffix in ("", "_large", "_columns"))
-    for kernel in (getattr(module, variant, None) for variant in variants):
-        if kernel is None:
-            continue
-        kernel.compile(arrays)
-        if hasattr(kernel, "share"):
-            kernel.share.compile((*arrays, *counts))
-        shared = module.generated.shared.get(kernel.__name__)
-        if shared is not None:
-            shared.prepare(real)
-            parameters = (words, addresses, *counts, *arrays)
-            size_count = shared.function.py_func.__code__.co_argcount - len(parameters)
-            shared.function.compile((*parameters, *[types.int64] * size_count))
+    """Compile a kernel, and the functions by which threads share its work."""
+    kernel, generated = getattr(module, name), module.generated
+    arrays = (*arguments, *results)
+    kernel.compile(arrays)
+    if hasattr(kernel, "share"):
+        kernel.share.compile((*arrays, types.int64, types.int64))
+    if kernel.__name__ in generated.by_one_thread:
+        generated.by_one_thread[kernel.__name__].compile(arrays)
+    for shared_name in (kernel.__name__, f"{kernel.__name__}_columns"):
+        if shared_name in generated.shared:
+            generated.shared[shared_name].prepare(np.dtype(str(results[0].dtype)))
             shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
+            words = types.Array(types.int64, 1, "C")
             shared_work.worker_loop.compile((words,))
+            shared_work.submit.compile((words, types.int64, words, types.int64))
 
 
 def _warm_for_device(module: Any) -> None:

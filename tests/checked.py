@@ -170,26 +170,45 @@ class Called:
     def name(self) -> str:
         return f"{self.plan.name}{' in parts' if self.shared else ''}"
 
-    def __call__(self, module: ModuleType, arguments: Sequence[Any]) -> None:
+    def __call__(
+        self, module: ModuleType, arguments: Sequence[Any], sizes: Mapping[str, int]
+    ) -> None:
         if not self.shared:
             getattr(module, self.plan.name)(*arguments)
-        elif self.parts(module, arguments):
+        elif self.parts(module, arguments, sizes):
             getattr(module, self.plan.name)(*arguments)
             raise AssertionError("a part failed")
 
-    def parts(self, module: Any, arguments: Sequence[Any]) -> bool:
+    def parts(self, module: Any, arguments: Sequence[Any], sizes: Mapping[str, int]) -> bool:
         """Let threads do it, as `support.cpu.parts` does; whether a part failed."""
-        sums, length, parts, extra = self.plan.sums, 0, 3, []
-        if sums is not None:
-            length, extra = len(arguments[sums.sliced.index(True)]), [2]
-        elif self.plan.parts is not None:
-            length = len(arguments[-1])
-        if self.plan.rows is None:
-            parts = max(1, min(parts, length))
-        shared = module.generated.shared[self.plan.name]
+        sums, rows, count, length = self.plan.sums, self.plan.rows, 3, 0
         real = arguments[-1].dtype
+        inputs, results = (
+            arguments[: len(self.plan.arguments)],
+            arguments[-len(self.plan.outputs) :],
+        )
+        given = [*arguments]
+        if rows is not None:
+            dtypes = {"real": real, "integer": np.dtype(np.int32)}
+            given += [
+                np.empty(lengths(each.shape, {**sizes, "parts": count}), dtypes[each.kind])
+                for each in rows.work
+            ]
+        else:
+            length = len(inputs[sums.sliced.index(True)] if sums else arguments[-1])
+            count = max(1, min(count, length))
+        totals = []
+        if sums is not None:
+            flags = [not any(pair) for pair in zip(sums.divided, sums.alone, strict=True)]
+            totals = list(itertools.compress(results, flags))
+            others = [each for each, is_sum in zip(results, flags, strict=True) if not is_sum]
+            given = [*inputs, *others]
+            given += [np.empty((count, *total.shape), real) for total in totals] + [2]
         pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
-        return bool(pool.submit(shared, 2, parts, length, real, (*arguments, *extra)))
+        failed = pool.submit(module.generated.shared[self.plan.name], 2, count, length, real, given)
+        for total, addends in zip(totals, given[-1 - len(totals) : -1], strict=True):
+            np.add.reduce(addends, axis=0, out=total)
+        return bool(failed)
 
 
 def calls(module: Any, plan: Plan) -> Iterator[Called]:
@@ -234,7 +253,7 @@ class Check:
         os.pwrite(self.place, f"{place} for {sizes}".ljust(400).encode(), 0)
         problems, results = [], []
         for side in SIDES:
-            problem, result = self.attempt(kernel, inputs, shapes, np.dtype(real), side)
+            problem, result = self.attempt(kernel, sizes, inputs, shapes, np.dtype(real), side)
             problems += problem
             results.append(result)
         self.found.calls += 1
@@ -254,6 +273,7 @@ class Check:
     def attempt(
         self,
         kernel: Called,
+        sizes: Mapping[str, int],
         inputs: Sequence[np.ndarray],
         shapes: Sequence[tuple[int, ...]],
         real: np.dtype,
@@ -271,7 +291,7 @@ class Check:
         outputs = [guard.array(shape, real) for shape in shapes]
         problems, results = [], None
         try:
-            kernel(self.module, [*given, *outputs])
+            kernel(self.module, [*given, *outputs], sizes)
             results = [output.copy() for output in outputs]
         except (ValueError, np.linalg.LinAlgError):
             pass

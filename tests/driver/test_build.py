@@ -371,18 +371,19 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "    total.value(np.ones(1000000, real))\n"
         "    total.hessian_operator(x)\n"
         "    shared = total.generated.shared\n"
-        "    kernels = shared['hessian_kernel'].function, total.hessian_parts_kernel\n"
-        "    kernels += (shared['value_kernel'].function,)\n"
+        "    kernels = shared['hessian_kernel'].kernel.inner, total.hessian_parts_kernel\n"
+        "    kernels += (shared['value_kernel'].kernel.inner,)\n"
         "    large = np.ones((1500, 1500), real)\n"
         "    steep.vjp(large, large, large[0], large[0])\n"
         "    several = parts._THREADS > 1\n"
-        "    shared = steep.generated.shared['vjp_kernel'].function\n"
+        "    shared = steep.generated.shared['vjp_kernel'].kernel.inner\n"
         "    kernels += (shared if several else steep.vjp_kernel_large,)\n"
         "    for kernel in kernels:\n"
         "        assert len(kernel.stats.cache_hits) == 1 + (real is np.float32), kernel\n"
         "        assert not kernel.stats.cache_misses, kernel\n"
         "shared_work.worker_loop(thread_pool._THREAD_POOL.words)\n"
         "assert not shared_work.worker_loop.stats.cache_misses\n"
+        "assert not shared_work.submit.stats.cache_misses\n"
     )
     runs(code, tmp_path)
 
@@ -405,7 +406,7 @@ def test_a_verified_build_leaves_its_code(tmp_path):
         "other.value(x), total.value(x), triple.jvp(x, x)\n"
         "called = (other.value_kernel, total.value_kernel, triple.jvp_kernel, logsumexp)\n"
         "for kernel in called:\n"
-        "    stats = getattr(kernel, 'share', kernel).stats\n"
+        "    stats = getattr(kernel, 'share', kernel).inner.stats\n"
         "    assert stats.cache_hits and not stats.cache_misses, (kernel, stats)\n"
     )
     runs(code, tmp_path)

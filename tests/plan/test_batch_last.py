@@ -72,6 +72,35 @@ def test_identities(kind: str) -> None:
     assert checked > 30
 
 
+@pytest.mark.parametrize("module_name", ["vector", "mixture"])
+def test_later_calls_refuse_wrong_arrays_too(module_name: str) -> None:
+    """The short way of calls that follow one of the same types checks what it is given: lengths
+    that do not fit, and results that share memory with arguments."""
+    generator = np.random.default_rng(0)
+    if module_name == "vector":
+        module = dx.compile(FUNCTIONS["vector"])
+        call, fitting = module.value, (generator.normal(size=(64, 3, 3)), np.ones((64, 3)))
+        wrong = [(fitting[0], np.ones(shape)) for shape in ((64, 2), (10, 3), (0, 3))]
+        out = fitting[1]
+    else:
+        N, m = dx.dims("N m")
+        X, W = dx.matrix("X", N, n), dx.matrix("W", m, n)
+        distances = dx.sum((X[:, None] - W) ** 2, axis=2)
+        mixture = dx.sum(dx.logsumexp(-distances, axis=1))
+        module = dx.compile(dx.function("mixture", [X, W], mixture, wrt=[W]))
+        call, fitting = module.gradient, (generator.normal(size=(200, 4)), np.ones((3, 4)))
+        wrong = [(fitting[0], np.ones(shape)) for shape in ((3, 5), (3, 2))]
+        out = fitting[1]
+    expected = call(*fitting)
+    for arguments in wrong * 2:
+        with pytest.raises(ValueError, match="expected"):
+            call(*arguments)
+        np.testing.assert_array_equal(call(*fitting), expected)
+    with pytest.raises(ValueError, match="expected"):
+        call(*fitting, out=np.empty((2, 2)))
+    np.testing.assert_array_equal(call(*fitting, out=out), expected)
+
+
 def test_where_it_is_not_done() -> None:
     """Systems of literal sizes are written out, shared ones solved once; BLAS multiplies what
     has no systems; an operation may have no such kernel."""
@@ -165,9 +194,8 @@ def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     module = warmed(tmp_path, FUNCTIONS["vector"])
     for real in (np.float64, np.float32):
         module.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
-    columns = sharing(module, "vjp_kernel_columns").function
-    kernels = module.vjp_kernel_columns, columns, module.vjp_kernel
-    assert [len(kernel.signatures) for kernel in kernels] == [2, 2, 2]
+    kernels = sharing(module, "vjp_kernel_columns").kernel.inner, module.vjp_kernel
+    assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
 
 
 def test_determinants_have_signs() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,7 +94,9 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
     asked: list[int] = []
 
-    def shared(real: np.dtype, words: np.ndarray, count: int, length: int, *given: Any) -> bool:
+    def shared(
+        words: np.ndarray, count: int, length: int, real: np.dtype, given: Sequence[Any]
+    ) -> bool:
         assert (real, length, len(given)) == (np.float64, 10, 3)
         asked.append(count)
         return False
@@ -104,20 +107,20 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_PART", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
-    parts._in_parts(whole, shared, (True, False), True)(10, given, np.ones(4), out)
+    parts._by_samples(whole, shared, (True, False), True)(10, given, np.ones(4), out)
     assert asked.pop() == 2  # of 7 samples at most
-    parts._in_parts(whole, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
+    parts._by_samples(whole, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
     assert asked.pop() == 1  # what each part reads as a whole is as large
     least = parts.MIN_OPS_PER_THREAD
     for threads, work, count in [(2, least, 2), (99, 3 * least, 4), (99, 1e9, 10)]:
         monkeypatch.setattr(parts, "_THREADS", threads)
-        parts._in_parts(whole, shared, (True, False), False)(int(work), given, np.ones(4), out)
+        parts._by_samples(whole, shared, (True, False), False)(int(work), given, np.ones(4), out)
         assert asked.pop() == count
     monkeypatch.setattr(parts, "_THREADS", 3)
-    parts._in_parts(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
     assert asked.pop() == 3
     monkeypatch.setattr(parts, "_PART", 64)
-    parts._in_parts(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
 
 
@@ -132,7 +135,7 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     found = module.value(samples, weights)
     expected = scipy.special.softmax(samples @ weights.T, axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert len(sharing(module, "value_kernel").function.signatures) == 1
+    assert len(sharing(module, "value_kernel").addresses) == 1
     warmed(tmp_path, layer)
 
 

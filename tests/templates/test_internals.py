@@ -20,6 +20,8 @@ from numba import njit, types
 from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
 from numba.np import arrayobj
 
+from derivatrix.templates.support.cpu.parallel_for import ParallelKernel
+from derivatrix.templates.support.cpu.shared_work import WORDS
 from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
 from tests import ROOT
 
@@ -89,7 +91,7 @@ def references_are_not_counted() -> bool:
 def flags_are_one_type() -> bool:
     inner = compiled(lambda flag: 1.0 if flag else 2.0)
     compiled(lambda: inner(True) + inner(False))()
-    return len(inner.signatures) == 1
+    return len(inner.inner.signatures) == 1
 
 
 def functions_are_called_by_name() -> bool:
@@ -110,7 +112,7 @@ def called_code_comes_from_the_cache() -> bool:
         "sys.path.insert(0, sys.argv[1])\n"
         "import calling\n"
         "assert calling.kernel(np.full(1, 2.0)) == 5.0\n"
-        "for each in (calling.kernel, calling.inner):\n"
+        "for each in (calling.kernel, calling.inner.inner):\n"
         "    print(sum(each.stats.cache_hits.values()))\n"
         "print('numba.np.arraymath' in sys.modules, 'numpy.ma' in sys.modules)\n"
     )
@@ -144,19 +146,11 @@ def unknown_arguments_are_refused_at_once() -> bool:
 
 
 def parts_are_called_by_address() -> bool:
-    part_of, invoke = memory.part_of, memory.invoke
-    array = types.Array(types.float64, 1, "C")
-    address = functions.address_of(compiled(doubled.py_func), (array, array))
-
-    def work(kernel, x, out):  # type: ignore[no-untyped-def]
-        function, data = part_of(kernel, "ss", (x, out), 3, 3)
-        failed = 0
-        for part in range(3):
-            failed |= invoke(function, data, part)
-        return failed
-
+    kernel = ParallelKernel(compiled(doubled.py_func), ["real:1", "real:1"], "ss")
     out = np.zeros(3)
-    return called(work, address, np.arange(3.0), out) == 0 and bool((out == [0, 2, 4]).all())
+    words = np.zeros(WORDS, np.int64)
+    failed = kernel(words, 3, 3, out.dtype, (np.arange(3.0), out))
+    return not failed and bool((out == [0, 2, 4]).all())
 
 
 def kernels_take_the_buffers_of_others() -> bool:
@@ -317,6 +311,18 @@ USES = [
         parts_are_called_by_address,
         callconv.CPUCallConv,
         "call_function",
+    ),
+    Use(
+        "the words of arguments",
+        parts_are_called_by_address,
+        base.BaseContext,
+        "get_arg_packer",
+    ),
+    Use(
+        "functions of LLVM alone",
+        parts_are_called_by_address,
+        codegen.Codegen,
+        "create_library",
     ),
     Use(
         "errors raised by kernels",

@@ -10,21 +10,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from numba import njit
 
-from derivatrix.templates.support.cpu.shared_work import (
-    NEXT,
-    WORDS,
-    _Shared,
-    atomic_add,
-    submit,
-    worker_loop,
-)
+from derivatrix.templates.support.cpu.parallel_for import ParallelKernel
+from derivatrix.templates.support.cpu.shared_work import NEXT, WORDS, atomic_add, worker_loop
 from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
-from derivatrix.templates.support.internals.memory import part_of
+from derivatrix.templates.support.internals.functions import compiled
 
 
-@njit(nogil=True)
+@compiled(counted=True)
 def count_part(given, own, whole, number, part, parts, first, last):
     """Notes all that a part gets."""
     given[:] += number
@@ -34,13 +27,7 @@ def count_part(given, own, whole, number, part, parts, first, last):
     whole[part] += parts
 
 
-@njit(nogil=True)
-def count_parts(words, addresses, count, length, given, own, whole, number):
-    arguments = (given, own, whole, number)
-    return submit(words, part_of(addresses[1], "sowwpnfl", arguments, length, count), count)
-
-
-@njit(nogil=True)
+@compiled()
 def meet_others(started, part, parts):
     """Waits, but not forever, until every part has started."""
     atomic_add(started, 0, 1)
@@ -50,26 +37,26 @@ def meet_others(started, part, parts):
     atomic_add(started, 0, 1000)
 
 
-@njit(nogil=True)
-def meet(words, addresses, count, length, started):
-    return submit(words, part_of(addresses[1], "wpn", (started,), length, count), count)
-
-
-@njit(nogil=True)
+@compiled()
 def fail_part(marks, part):
     marks[part] += 1
     if part == 3:
         raise ValueError("part 3")
 
 
-@njit(nogil=True)
-def fail(words, addresses, count, length, marks):
-    return submit(words, part_of(addresses[1], "wp", (marks,), length, count), count)
+@compiled()
+def note_phase(notes, number, sums, phase, part):
+    notes[phase, part] += number + phase
+    if phase == 0 and part == 0:
+        sums[()] = number
 
 
-COUNT = _Shared(count_parts, count_part, ["real:2", "int64:1", "int64:1", "real", *["intp"] * 4])
-MEET = _Shared(meet, meet_others, ["int64:1", "intp", "intp"])
-FAIL = _Shared(fail, fail_part, ["int64:1", "intp"])
+COUNT = ParallelKernel(
+    count_part, ["real:2", "int64:1", "int64:1", "real", *["intp"] * 4], "sowwpnfl"
+)
+COUNT_ALIGNED = ParallelKernel(count_part, COUNT.kinds, "Sowwpnfl")
+MEET = ParallelKernel(meet_others, ["int64:1", "intp", "intp"], "wpn")
+FAIL = ParallelKernel(fail_part, ["int64:1", "intp"], "wp")
 FLOAT = np.dtype(np.float64)
 
 
@@ -97,6 +84,24 @@ def check_counts(pool: _ThreadPool, count: int, length: int) -> None:
 def test_every_part_is_done_once(pool: _ThreadPool, count: int, length: int) -> None:
     for _ in range(200):
         check_counts(pool, count, length)
+
+
+def test_parts_of_samples_begin_with_a_cache_line(pool: _ThreadPool) -> None:
+    own, whole = np.zeros((3, 3), np.int64), np.zeros(3, np.int64)
+    given = (np.zeros((50, 2)), own, whole, 1.0)
+    assert not pool.submit(COUNT_ALIGNED, 3, 3, 50, FLOAT, given)
+    np.testing.assert_array_equal(own[:, 0], [16, 16, 18])
+    np.testing.assert_array_equal(own[:, 1], own[:, 0])
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_phases_and_numbers(pool: _ThreadPool, real: type) -> None:
+    """A kernel of two phases is given a number, an array without axes, and the phase."""
+    kernel = ParallelKernel(note_phase, ["real:2", "real", "real:0", "intp", "intp"], "wwwhp", 2)
+    notes, sums = np.zeros((2, 4), real), np.zeros((), real)
+    assert not pool.submit(kernel, 2, 4, 0, np.dtype(real), (notes, real(0.5), sums))
+    np.testing.assert_array_equal(notes, [[0.5] * 4, [1.5] * 4])
+    assert sums == 0.5
 
 
 def test_callers_may_meet(pool: _ThreadPool) -> None:
@@ -153,7 +158,7 @@ def test_a_part_may_fail(pool: _ThreadPool) -> None:
 def test_nobody_helps(pool: _ThreadPool) -> None:
     """Whoever offers work does what nobody takes."""
     marks = np.zeros(3, np.int64)
-    assert not FAIL(FLOAT, np.zeros(WORDS, np.int64), 3, 0, marks)
+    assert not FAIL(np.zeros(WORDS, np.int64), 3, 0, FLOAT, (marks,))
     assert (marks == 1).all()
 
 

@@ -55,6 +55,7 @@ class Module(_Module):
         super().__init__(owner, names)
         self.kernels: dict = {}
         self.shared: dict = {}
+        self.by_one_thread: dict = {}
         self.conditions: dict = {}
 
     def kernel(self, signature, parallel=None, blas=False, sizes=(), names=None, **options):
@@ -104,11 +105,11 @@ class Module(_Module):
         """The function of a text, compiled; to Numba's cache it is one of the module's file."""
         return compiled(**options)(self._defined(text, scope))
 
-    def share(self, sharing):
-        """What lets threads share a kernel's work (see `parallel`): entered in `shared`."""
-        if sharing.kernel.__name__ not in self.shared:
-            self.shared[sharing.kernel.__name__] = sharing.made(self)
-        return self.shared[sharing.kernel.__name__]
+    def share(self, kernel, parallel_kernel):
+        """The ParallelKernel by which threads share a kernel's work, made once for each kernel."""
+        if kernel.__name__ not in self.shared:
+            self.shared[kernel.__name__] = parallel_kernel()
+        return self.shared[kernel.__name__]
 
     def function(self, name, kernel, returns=""):
         """A public function that has arrays for the results of a kernel filled; returns: see

@@ -1,20 +1,19 @@
 """How threads share the work of kernels: by rows of results, by samples, or by sums over samples.
 
-Each way has a condition under which one thread does all the work, and a compiled function that has
-all threads that are free do parts of it (see `shared_work`). Costs are texts in terms of sizes.
+Each way has a condition under which one thread does all the work, and else calls a kernel for parts
+of it (see `parallel_for`). Costs are texts in terms of sizes.
 """
 
 # mypy: allow-untyped-defs
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..common.limits import MIN_OPS_PER_THREAD
-from ..common.signature import _Signature, indented, tuple_text
+from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready
-from ..internals.memory import give_back, part_of, work_arrays
-from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
-from .shared_work import _Shared, submit
+from ..internals.memory import give_back, work_arrays
+from .parallel_for import ParallelKernel
+from .parts import _by_rows, _by_samples, _by_sums, _in_columns, add_onto
 
 IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
@@ -25,8 +24,6 @@ SIDE_BY_SIDE = 344
 SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
-    "_part_of": part_of,
-    "_submit": submit,
     "_work_arrays": work_arrays,
 }
 """What the texts of shared functions refer to, besides names that kernels keep for them."""
@@ -42,11 +39,6 @@ class Planned:
     call: list
     before: str = ""
     scope: dict = field(default_factory=dict)
-
-
-def _shapes(text):
-    """Name -> shape, from a text such as "t0[n, n], t1[n]"."""
-    return _Signature(f"-> {text}").outputs if text else {}
 
 
 def inlined(function):
@@ -69,7 +61,7 @@ class _Sharing:
 
     def whole(self, module, name, signature, body, options):
         """The kernel by the name, which does all of the work, made of a body."""
-        return compiled(**options)(body)
+        return compiled(is_called_from_python=True, **options)(body)
 
 
 class by_rows(_Sharing):
@@ -82,42 +74,44 @@ class by_rows(_Sharing):
 
     def __init__(self, cost, share=None, phases=1, work="", integers=""):
         self.cost, self.share, self.phases = cost, share, phases
-        self.work, self.integers = work, integers
+        self.work, self.integers = _shapes(work), _shapes(integers)
 
     def conditions(self, signature):
         return [f"{self.cost} < {MIN_OPS_PER_THREAD}"]
 
     def whole(self, module, name, signature, body, options):
         if self.share is not None:
-            return compiled(**options)(body)
+            return super().whole(module, name, signature, body, options)
         body.__name__ = f"{name}_share"
-        share = compiled(**options)(body)
+        share = compiled(is_called_from_python=True, **options)(body)
         given = ", ".join(signature.arrays)
         text = f"def {name}({given}):\n    _share({given}, 0, 1)\n"
-        made = module.compiled(text, {"_share": share})
+        made = module.compiled(text, {"_share": share}, is_called_from_python=True)
         made.share = share
         return made
 
     def planned(self, module, kernel, parts, alone):
         cost, signature = parts.in_locals(self.cost), parts.signature
         (few,) = map(parts.in_locals, self.conditions(signature))
-        work = _Work(signature, _shapes(self.work), _shapes(self.integers))
-        phase = ["phase"] if self.phases > 1 else []
-        given = [*signature.arrays, *work.names, *phase]
-        shared = module.share(
-            Shared(
-                kernel,
-                signature,
-                kernel.share if self.share is None else self.share,
-                kinds=[*signature.kinds(), *work.kinds(), *["intp"] * (len(phase) + 2)],
-                codes="w" * len(given) + "pn",
-                given=given,
-                phases=self.phases,
-                work=work,
-            )
-        )
-        call = choice(few, alone, [f"_in_parts({cost}, {parts.kernel_arguments})"])
-        return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared)})
+        kinds = [*signature.kinds(), *_kinds("real", self.work), *_kinds("int32", self.integers)]
+        codes = "w" * len(kinds) + ("hpn" if self.phases > 1 else "pn")
+        kinds += ["intp"] * (len(codes) - len(kinds))
+        share = kernel.share if self.share is None else self.share
+        shared = module.share(kernel, lambda: ParallelKernel(share, kinds, codes, self.phases))
+        given = f"{cost}, {self._work(parts)}, {parts.kernel_arguments}"
+        call = choice(few, alone, [f"_in_parts({given})"])
+        return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared), "_int32": "int32"})
+
+    def _work(self, parts):
+        """The text of a function that makes the work arrays for a number of shares."""
+        names = {"parts": "_parts"}
+        arrays = [(shape, "_dtype") for shape in self.work.values()]
+        arrays += [(shape, "_int32") for shape in self.integers.values()]
+        texts = [
+            f"_empty({parts.in_locals(renamed(tuple_text(shape), names))}, {kind})"
+            for shape, kind in arrays
+        ]
+        return f"lambda _parts: {tuple_text(texts)}"
 
 
 class by_samples(_Sharing):
@@ -142,27 +136,39 @@ class by_samples(_Sharing):
         cost, passed = parts.in_locals(self.cost), parts.kernel_arguments
         few, *unsuited = map(parts.in_locals, self.conditions(parts.signature))
         flags = [name in self.cut for name in parts.signature.inputs]
-        scope = {
-            "_in_parts": _in_parts(kernel, self._shared(module, kernel, parts), flags, self.short)
-        }
+        shared = self._shared(module, kernel, parts)
+        scope = {"_in_parts": _by_samples(kernel, shared, flags, self.short)}
         call = choice(few, alone, [f"_in_parts({cost}, {passed})"])
         if self.columns is None:
             return Planned(few, call, "", scope)
-        samples = parts.in_locals(parts.signature.inputs[self.cut[0]][0])
+        columns = self.columns.kernel
         entries = parts.in_locals(self.columns.entries)
-        shared = self._shared(module, self.columns.kernel, parts, "S")
-        scope |= {"_in_columns": _in_columns(self.columns.kernel, shared), **_tried(shared)}
-        call = choice(unsuited[0], call, [f"_in_columns({entries}, {cost}, {passed})"])
-        given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
-        return Planned(few, call, f"{unsuited[0]} or {_TRY}, {given})", scope)
+        in_columns = _in_columns(kernel, self._shared(module, columns, parts, "S"))
+        scope |= {"_in_columns": in_columns, **self._in_blocks(module, kernel, parts.signature)}
+        last = choice(
+            few,
+            [f"_thread_pool.run(_by_one_thread, {passed})"],
+            [f"_in_columns({entries}, {cost}, {passed})"],
+        )
+        call = choice(unsuited[0], call, last)
+        return Planned(few, call, f"{unsuited[0]} or _by_one_thread_ready({passed})", scope)
+
+    def _in_blocks(self, module, kernel, signature):
+        """The function by which one thread has SIDE_BY_SIDE samples computed at a time."""
+        cut = [*self.cut, *signature.outputs]
+        blocks = [f"{name}[_start:_stop]" if name in cut else name for name in signature.arrays]
+        lines = [
+            f"for _start in range(0, {cut[0]}.shape[0], {SIDE_BY_SIDE}):",
+            f"    _stop = min(_start + {SIDE_BY_SIDE}, {cut[0]}.shape[0])",
+            f"    _kernel({', '.join(blocks)})",
+        ]
+        return _by_one_thread(module, kernel, signature, lines, self.columns.kernel)
 
     def _shared(self, module, kernel, parts, cut="s"):
         signature = parts.signature
         codes = "".join(cut if name in self.cut else "w" for name in signature.inputs)
         codes += cut * len(signature.outputs)
-        given = signature.arrays
-        sharing = Shared(kernel, signature, kernel, signature.kinds(), codes, given)
-        return module.share(sharing)
+        return module.share(kernel, lambda: ParallelKernel(kernel, signature.kinds(), codes))
 
 
 @dataclass
@@ -191,43 +197,47 @@ class by_sums(_Sharing):
 
     def __init__(self, cut, entries, work, fixed, least=1, products=False, alone="", part=None):
         self.cut, self.alone, self.costs = cut.split(), alone.split(), (entries, work, fixed)
-        self.least, self.products, self.part = least, products, part
+        self.least, self.products, self.part, self.is_whole = least, products, part, False
 
     def conditions(self, signature):
         samples = signature.inputs[self.cut[0]][0]
         entries, work, _ = self.costs
-        few = little = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
+        little = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
         if self.products:
             held = f"({entries})*({samples}) < {IN_CACHE}"
-            few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
-        return [few if self.least == 1 else f"{samples} < {self.least}", little]
+            little = f"({held} or {work} > {OPERATIONS}*({entries}))"
+        if self.least == 1 or self.is_whole:
+            return [little]
+        return [f"{samples} < {self.least}", little]
 
     def whole(self, module, name, signature, body, options):
         if self.part is not None:
-            return compiled(**options)(body)
+            return super().whole(module, name, signature, body, options)
         body.__name__ = f"{name}_part"
-        self.part = compiled(**options)(body)
+        self.part, self.is_whole = compiled(**options)(body), True
         given = ", ".join(signature.arrays)
         lines = [f"check_{name}({given})", f"_part({given}, {self._length}, True)"]
         text = "\n".join([f"def {name}({given}):", *indented(lines)])
         scope = {f"check_{name}": module.names[f"check_{name}"], "_part": self.part}
-        return module.compiled(text, scope, **options)
+        return module.compiled(text, scope, is_called_from_python=True, **options)
 
     def planned(self, module, kernel, parts, alone):
-        signature = parts.signature
-        samples = parts.in_locals(signature.inputs[self.cut[0]][0])
-        entries, work, fixed = map(parts.in_locals, self.costs)
-        few, little = map(parts.in_locals, self.conditions(signature))
+        signature, passed = parts.signature, parts.kernel_arguments
+        costs = ", ".join(map(parts.in_locals, self.costs))
+        *few, little = map(parts.in_locals, self.conditions(signature))
+        sums = [name not in (*self.cut, *self.alone) for name in signature.outputs]
         flags = [name in self.cut for name in signature.inputs]
-        shared = self._shared(module, kernel, signature)
-        scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
-        call = choice(
-            few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.kernel_arguments})"]
-        )
-        if self.least == 1:
-            return Planned(few, call, "", scope)
-        before = f"{few} or {_TRY}, 1, {samples}, {parts.kernel_arguments}, {samples})"
-        return Planned(little, call, before, scope | _tried(shared))
+        shared = module.share(kernel, lambda: self._shared(module, kernel, signature))
+        in_parts = _by_sums(kernel, shared, flags, sums, self.least, self.products)
+        call = [f"_in_parts({costs}, {passed})"]
+        if not few:
+            return Planned(little, choice(little, alone, call), "", {"_in_parts": in_parts})
+        lines = [f"_kernel({', '.join(signature.arrays)}, {self._length}, True)"]
+        scope = _by_one_thread(module, kernel, signature, lines, self.part)
+        call = choice(little, [f"_thread_pool.run(_by_one_thread, {passed})"], call)
+        before = f"{few[0]} or _by_one_thread_ready({passed})"
+        call = choice(few[0], alone, call)
+        return Planned(little, call, before, {"_in_parts": in_parts, **scope})
 
     @property
     def _length(self):
@@ -235,131 +245,55 @@ class by_sums(_Sharing):
         return f"{self.cut[0]}.shape[0]"
 
     def _shared(self, module, kernel, signature):
-        kept = {*self.cut, *self.alone}
-        sums = {name: shape for name, shape in signature.outputs.items() if name not in kept}
+        sums = [name for name in signature.outputs if name not in (*self.cut, *self.alone)]
         others = [name for name in signature.arrays if name not in sums]
-        work = _Work(signature, sums, of_parts=True)
-        tail = []
-        for name in sums:
-            tail += [f"{name}[...] = 0", "for part in range(parts):"]
-            tail += [f"    _add_onto({name}, _{name}[part:part + 1])"]
-        return module.share(
-            Shared(
-                kernel,
-                signature,
-                self._blocks(module, kernel, signature, work, others),
-                kinds=[*signature.kinds(others), *work.kinds(1), "intp", "intp", "intp"],
-                codes="w" * len(others) + "o" * len(work.names) + "flw",
-                given=[*others, *work.names, "step"],
-                work=work,
-                tail=tail,
-                more=("step",),
-            )
+        return ParallelKernel(
+            self._blocks(module, kernel, signature, sums),
+            [*signature.kinds(others), *signature.kinds(sums), "intp", "intp", "intp"],
+            "w" * len(others) + "o" * len(sums) + "flw",
         )
 
-    def _blocks(self, module, kernel, signature, work, others):
+    def _blocks(self, module, kernel, signature, sums):
         """A function that has samples computed so many at a time, and adds up what they make."""
-        blocks = [f"_block{name}" for name in work.names]
-        given = [f"{name}[_start:_stop]" if name in self.cut else name for name in signature.inputs]
-        for name in signature.outputs:
-            cut = "[_start:_stop]" if name in self.cut else ""
-            given.append(f"{name}{cut}" if name in others else f"_block_{name}")
+        others = [name for name in signature.arrays if name not in sums]
+        blocks = {name: f"_block_{name}" for name in sums}
+        given = [
+            blocks.get(name, f"{name}[_start:_stop]" if name in self.cut else name)
+            for name in signature.arrays
+        ]
         lines = [
-            f"{', '.join([*blocks, 'memory'])} = _work_arrays({work.names[0]}, "
-            f"{tuple_text(f'{name}.shape' for name in work.names)}, ())",
+            *(f"{name}[...] = 0" for name in sums),
+            f"{', '.join([*blocks.values(), 'memory'])} = _work_arrays({sums[0]}, "
+            f"{tuple_text(f'{name}.shape' for name in sums)}, ())",
             "for _start in range(_first, _last, step):",
             "    _stop = min(_start + step, _last)",
             f"    _part({', '.join(given)}, {self._length}, _start == 0)",
-            *map("    _add_onto({}, {})".format, work.names, blocks),
+            *(f"    _add_onto({name}, {block})" for name, block in blocks.items()),
             "_give_back(memory)",
         ]
         name = f"{kernel.__name__}_blocks"
-        text = f"def {name}({', '.join([*others, *work.names, '_first', '_last', 'step'])}):"
+        text = f"def {name}({', '.join([*others, *sums, '_first', '_last', 'step'])}):"
         text, scope = "\n".join([text, *indented(lines)]), SHARING_NAMES | {"_part": self.part}
         return module.compiled(text, scope, counted=self.part.counted)
 
 
-class _Work:
-    """Arrays that a function makes, name -> shape: reals, and integers; of_parts: one for each
-    part, under the name with an underscore before it, zero to begin with."""
-
-    def __init__(self, signature, reals, integers=None, of_parts=False):
-        self.reals, self.integers, self.zero = reals, integers or {}, of_parts
-        if of_parts:
-            self.reals = {f"_{name}": ("parts", *shape) for name, shape in reals.items()}
-        self.names = [*self.reals, *self.integers]
-        shapes = [tuple_text(each) for each in (*self.reals.values(), *self.integers.values())]
-        self.reading = signature.size_lines(shapes)
-
-    def kinds(self, less=0):
-        """Their types, as `shared_work._Shared` has them, with so many axes less."""
-        reals = [f"real:{len(shape) - less}" for shape in self.reals.values()]
-        return [*reals, *(f"int32:{len(shape)}" for shape in self.integers.values())]
-
-    def lines(self, like):
-        """Lines that make them, of the type of another array."""
-        shapes = [
-            tuple_text(map(tuple_text, each.values())) for each in (self.reals, self.integers)
-        ]
-        made = f"{', '.join([*self.names, 'memory'])} = _work_arrays({like}, {', '.join(shapes)})"
-        zeros = [f"{name}[...] = 0" for name in self.names] if self.zero else []
-        return [*self.reading, made, *zeros] if self.names else []
+def _by_one_thread(module, kernel, signature, lines, called):
+    """The names in a public function of a function that checks arguments as the kernel does, and
+    calls another one, `_kernel` in these lines, for all the work."""
+    given, check = ", ".join(signature.arrays), f"check_{kernel.__name__}"
+    name = f"{kernel.__name__}_by_one_thread"
+    text = "\n".join([f"def {name}({given}):", *indented([f"{check}({given})", *lines])])
+    scope = {check: module.names[check], "_kernel": called}
+    function = module.compiled(text, scope, is_called_from_python=True, counted=called.counted)
+    module.by_one_thread[kernel.__name__] = function
+    return {"_by_one_thread": function, "_by_one_thread_ready": ready(function)}
 
 
-@dataclass
-class Shared:
-    """What a shared function does: `part` does a part, in so many phases, one after the other.
-    kinds: the types of its arguments, codes: where these come from of `given` (see `part_of`).
-    work: arrays that it makes; tail: lines for what is left to do; more: parameters besides the
-    kernel's own."""
-
-    kernel: Any
-    signature: Any
-    part: Any
-    kinds: list
-    codes: str
-    given: list
-    phases: int = 1
-    work: Any = None
-    tail: list = field(default_factory=list)
-    more: tuple = ()
-
-    @property
-    def name(self):
-        return f"{self.kernel.__name__}_shared"
-
-    def made(self, module):
-        """The function with what does its parts; it returns whether a part failed."""
-        out = next(iter(self.signature.outputs))
-        made = self.work.lines(out) if self.work else []
-        given = f"{self.codes!r}, {tuple_text(self.given)}"
-        lines = [
-            *made,
-            "failed = False",
-            f"address = addresses[{out}.itemsize // 8]",
-            f"for phase in range({self.phases}):",
-            f"    work = _part_of(address, {given}, length, parts)",
-            "    failed |= _submit(words, work, parts)",
-        ]
-        if self.tail:
-            lines += ["if not failed:", *indented(self.tail)]
-        lines += ["_give_back(memory)"] if made else []
-        arrays = [*self.signature.arrays, *self.more]
-        heading = (
-            f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
-        )
-        text = "\n".join([heading, *indented([*lines, "return failed"])])
-        function = module.compiled(text, SHARING_NAMES)
-        return _Shared(function, self.part, self.kinds)
+def _shapes(text):
+    """Name -> shape, from a text such as "t0[n, n], t1[n]"."""
+    return _Signature(f"-> {text}").outputs if text else {}
 
 
-_TRY = "_shared_ready(_thread_pool.alone, _addresses"
-
-
-def _tried(shared):
-    """The names in `_TRY`, and the function to which arguments are remembered."""
-    return {
-        "_addresses": shared.addresses,
-        "_shared": shared.function,
-        "_shared_ready": ready(shared.function),
-    }
+def _kinds(entry, shapes):
+    """The types of arrays with these entries, as `ParallelKernel` has them."""
+    return [f"{entry}:{len(shape)}" for shape in shapes.values()]

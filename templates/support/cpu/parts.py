@@ -2,6 +2,8 @@
 
 # mypy: allow-untyped-defs
 
+from itertools import compress
+
 import numpy as np
 from numba import config
 
@@ -24,7 +26,7 @@ _AGAIN = 8
 """The least ratio of a part's own work to what every part repeats."""
 
 
-def _in_parts(kernel, shared, sliced, blocks):
+def _by_samples(kernel, shared, sliced, blocks):
     """The kernel with its arguments cut along their first axis where `sliced` says so, and its
     outputs: a part a thread. With `blocks`, each so many samples at a time that they stay in the
     cache."""
@@ -45,8 +47,8 @@ def _in_parts(kernel, shared, sliced, blocks):
 
 
 def _in_columns(kernel, shared):
-    """What the kernel does, with the samples last in memory, so many at a time that they stay in
-    the cache."""
+    """What the kernel does, by `shared`, which has the samples last in memory, so many at a time
+    that they stay in the cache."""
 
     def call(entries, work, *arrays):
         """A sample takes about `entries` numbers in memory."""
@@ -69,18 +71,20 @@ def _by_rows(kernel, shared):
     """All of what the kernel does, a share of the rows by each of a few threads: more do not write
     faster, and each makes temporary arrays of its own."""
 
-    def call(work, *arrays):
+    def call(work, work_arrays, *arrays):
+        """work_arrays: makes those that the phases share, for a number of threads."""
         count = min(_THREADS, MAX_WRITING_THREADS, 1 + work // MIN_OPS_PER_THREAD)
-        if count == 1 or _THREAD_POOL.submit(shared, count, count, 0, arrays[-1].dtype, arrays):
+        given = (*arrays, *work_arrays(count)) if count > 1 else ()
+        if count == 1 or _THREAD_POOL.submit(shared, count, count, 0, arrays[-1].dtype, given):
             _THREAD_POOL.run(kernel, *arrays)
 
     return call
 
 
-def _by_sums(kernel, shared, sliced, least, products):
-    """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
-    least so many samples at a time, and makes the results of the sums. products: whether BLAS does
-    most of that."""
+def _by_sums(kernel, shared, sliced, sums, least, products):
+    """What the kernel does, that is made of sums over samples: `shared` adds up those of a part, at
+    least so many samples at a time. sums: which results are sums; products: whether BLAS does most
+    of that."""
 
     def call(entries, work, fixed, *arrays):
         """A sample takes about `entries` numbers in memory and `work` operations, each part
@@ -91,8 +95,16 @@ def _by_sums(kernel, shared, sliced, least, products):
         step = near // max(1, arrays[-1].itemsize * entries)
         step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // MIN_OPS_PER_THREAD))
-        if _THREAD_POOL.submit(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
+        inputs, results = arrays[: len(sliced)], arrays[len(sliced) :]
+        totals = list(compress(results, sums))
+        others = [result for result, is_sum in zip(results, sums, strict=True) if not is_sum]
+        of_parts = [np.empty((count, *total.shape), total.dtype) for total in totals]
+        given = (*inputs, *others, *of_parts, step)
+        if _THREAD_POOL.submit(shared, count, count, length, arrays[-1].dtype, given):
             _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
+            return
+        for total, addends in zip(totals, of_parts, strict=True):
+            np.add.reduce(addends, axis=0, out=total)
 
     return call
 

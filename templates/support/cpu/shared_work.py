@@ -8,10 +8,7 @@ to hand work to threads of `concurrent.futures` takes 45 µs.
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-import numpy as np
-from numba import from_dtype, types
-
-from ..internals.functions import address_of, compiled
+from ..internals.functions import compiled
 from ..internals.memory import atomic, invoke, look
 
 BUSY = 0
@@ -52,10 +49,12 @@ def claim(words):
             atomic_exchange(words, FAILED, 1)
 
 
-@compiled()
-def submit(words, work, count):
-    """Do all parts of some work with whoever helps; whether one of them failed."""
-    function, data = work
+@compiled(is_called_from_python=True)
+def submit(words, function, arguments, count):
+    """Do all parts of some work with whoever helps; return whether one of them failed. The function
+    at the address `function` does a part: its arguments are the address of `arguments`, an array of
+    words, and the number of the part."""
+    data = arguments.ctypes.data
     failed = 0
     if count == 1 or atomic_exchange(words, BUSY, 1):  # another thread has the helpers
         for part in range(count):
@@ -74,7 +73,7 @@ def submit(words, work, count):
     return failed != 0
 
 
-@compiled()
+@compiled(is_called_from_python=True)
 def worker_loop(words):
     """Take part in what is offered until there has been nothing for some time; whether there was
     anything."""
@@ -88,31 +87,3 @@ def worker_loop(words):
             atomic_add(words, HELPERS, -1)
             idle, helped = 0, True
     return helped
-
-
-class _Shared:
-    """What threads share the work of a kernel by: a generated function, and the addresses of the
-    one that does a part, for single and double precision, once they are compiled.
-
-    kinds: the types of that one's arguments, as "real:2" for an array of two axes, "real" for a
-    number, and "intp".
-    """
-
-    def __init__(self, function, part, kinds):
-        self.function, self.part, self.kinds = function, part, kinds
-        self.addresses = np.zeros(2, np.int64)
-
-    def __call__(self, real, words, *arguments):
-        """Whether a part failed."""
-        if not self.addresses[real.itemsize // 8]:
-            self.prepare(real)
-        return self.function(words, self.addresses, *arguments)
-
-    def prepare(self, real):
-        """Compile what does a part for a type of float."""
-        arguments = []
-        for kind in self.kinds:
-            name, _, axes = kind.partition(":")
-            entry = from_dtype(real) if name == "real" else getattr(types, name)
-            arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
-        self.addresses[real.itemsize // 8] = address_of(self.part, arguments)

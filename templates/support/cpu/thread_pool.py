@@ -107,11 +107,12 @@ class _ThreadPool:
         self.lock = RLock()
         self.changed = Condition(self.lock)
 
-    def submit(self, shared, threads, parts, length, real, arguments):
-        """Whether a part failed of what `shared` does in parts, by so many threads at most."""
+    def submit(self, kernel, threads, parts, length, real, arguments):
+        """Call a ParallelKernel for each part, by so many threads at most, with floats of type
+        `real`; return whether one failed."""
         try:
             words = self.enter(threads)
-            return shared(real, words, parts, length, *arguments)
+            return kernel(words, parts, length, real, arguments)
         finally:
             self.leave()
 

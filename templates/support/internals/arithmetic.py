@@ -338,7 +338,7 @@ def matrix_product(parts):
     return call
 
 
-@compiled(no_cpython_wrapper=True)
+@compiled()
 def loops_or_call(pointers):
     """Call `multiply`, compiled once for all kernels: in each kernel it would take 0.1 s."""
     multiply(pointers)

@@ -62,8 +62,9 @@ class _Cache(FunctionCache):
     LLVM code where no caller has a copy of the function (linked), and a digest, since damaged code
     would be run. Without a file, or with a damaged one, the function is compiled."""
 
-    def __init__(self, function, text, linked):
+    def __init__(self, function, text, linked, is_called_from_python):
         self._py_func, self._linked = function, linked
+        self._is_called_from_python = is_called_from_python
         folder = shared_folder() if text else None
         self._shared, self._stamp = folder is not None, ""
         if folder is None:
@@ -115,7 +116,8 @@ class _Cache(FunctionCache):
         """The file for types of arguments; module: the function's, where only it has this code."""
         kinds = tuple(getattr(sig, "args", sig))
         line = self._py_func.__code__.co_firstlineno
-        key = self._index_key(kinds, codegen), self._stamp, line, module, compiled_by()
+        origin = self._stamp, line, module, self._is_called_from_python
+        key = self._index_key(kinds, codegen), origin, compiled_by()
         digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
         return self._folder / f"{re.sub('[<>]', '', self._py_func.__qualname__)}-{digest}.nbc"
 
@@ -173,13 +175,15 @@ _called: dict = {}
 types."""
 
 
-def compiled(counted=False, linked=False, **options):
+def compiled(counted=False, linked=False, is_called_from_python=False, **options):
     """Numba's njit, with its on-disk cache where there is a place to write one.
 
     counted: whether references to arrays are counted, as Numba has to where it makes some; to count
     those to its arguments alone takes longer than many a kernel. linked: whether a copy of its code
     is compiled into each caller, as Numba does, for what is short and called often; all others are
-    compiled once, and called by name.
+    compiled once, and called by name. is_called_from_python: whether programs call it, too. For all
+    others compiled code calls a second dispatcher, `inner`, without the wrapper for Python, which
+    takes 40 ms to compile; the first one is for tests.
     Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -194,22 +198,25 @@ def compiled(counted=False, linked=False, **options):
         text = text_digest(function)
         file = Path(function.__code__.co_filename).stem if text else function.__module__
         function.__qualname__ = f"{file}.{function.__name__}.{text or DIGEST[:8]}"
-        made = njit(**options)(function)
-        made.counted, made.named = counted, {}
-        made.place = function.__qualname__, function.__code__.co_firstlineno
-        _functions[made.place] = made
+        made = inner = njit(**options)(function)
+        if not is_called_from_python:
+            inner = njit(**options | {"no_cpython_wrapper": True})(function)
+        made.counted, made.inner, inner.named = counted, inner, {}
+        inner.place = function.__qualname__, function.__code__.co_firstlineno
+        _functions[inner.place] = inner
         with suppress(RuntimeError):  # there is no place to write one
-            made._cache = _Cache(function, text, linked)
-        called = made.get_call_template
+            made._cache = _Cache(function, text, linked, True)
+            inner._cache = _Cache(function, text, linked, is_called_from_python)
+        called = inner.get_call_template
 
         def call_template(kinds, named):
             # else what is called with True and with False would be compiled twice
             template = called(tuple(map(types.unliteral, kinds)), named)
             if not linked:
-                _call_by_name(made, tuple(template[2]))
+                _call_by_name(inner, tuple(template[2]))
             return template
 
-        made.get_call_template = call_template
+        made.get_call_template, made.get_overload = call_template, inner.get_overload
         return _quickly_typed(made)
 
     return decorate
@@ -258,7 +265,7 @@ def _call_by_name(function, kinds):
 
 def call_compiled(context, builder, function, kinds, values):
     """What a function of `compiled` returns that raises nothing, called from an intrinsic."""
-    described = _call_by_name(function, kinds)
+    described = _call_by_name(function.inner, kinds)
     callee = context.declare_function(builder.module, described)
     called = context.call_conv.call_function(builder, callee, described.restype, kinds, values)
     return called[1]
@@ -267,7 +274,7 @@ def call_compiled(context, builder, function, kinds, values):
 def address_of(kernel, arguments):
     """The address of a compiled function for types of arguments: a function of C that returns a
     status, as `invoke` and `part_of` call it."""
-    made = kernel.get_compile_result(types.none(*arguments))
+    made = kernel.inner.get_compile_result(types.none(*arguments))
     return made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
 
 

@@ -1,4 +1,4 @@
-"""Arrays of compiled code: checks, views, the memory of work arrays, tasks of threads.
+"""Arrays of compiled code: checks, views, the memory of work arrays, words that threads share.
 
 All work arrays are allocated at once. malloc returns large blocks to the system and requests them
 again in the next call, page by page, which takes as long as many kernels. But it keeps free memory
@@ -18,8 +18,6 @@ from numba.extending import intrinsic
 
 from .functions import call_compiled, call_named, compiled, short_loop
 
-BORDERS = 8
-"""Samples in a cache line, if they come last in memory: threads' parts begin with a line."""
 LINE_BYTES = 64
 """Bytes of a cache line. Arrays begin with a line, and no two at the same place of a page."""
 MAX_STACK_BYTES = 8192
@@ -117,7 +115,7 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
     return types.void(owner, names, arrays, shapes, inputs), generate
 
 
-@compiled(no_cpython_wrapper=True)
+@compiled()
 def find_overlap(blocks, first_result):
     """Find two blocks of memory (start, stop) with a common byte, of which the later one is a
     result: later * len(blocks) + earlier, or -1 if there are none."""
@@ -337,77 +335,7 @@ def invoke(context, function, data, part):
     return types.intp(types.intp, types.intp, types.intp), generate
 
 
-@intrinsic(prefer_literal=True)
-def part_of(context, kernel, codes, given, length, count):
-    """Make a function that runs a part of a kernel's work, for `invoke`. Returns its address, and
-    that of its data, which are valid, with the arrays `given`, until the caller returns.
-
-    kernel: the address of the compiled kernel, which would be compiled again here.
-    codes: the origin of each argument of the kernel, a letter each. The next array in `given`: s,
-    its part along the first axis, which has `length` entries; S, the same, from a multiple of
-    BORDERS; o, its entry for the part; w, all of it. Numbers: p, of the part; n, of all parts; f
-    and l, start and stop of the part within `length`. Arrays that are split are C-contiguous.
-    """
-    letters = codes.literal_value
-    unit = BORDERS if "S" in letters else 1
-    remaining, kinds = iter(given), list[types.Type]()
-    for letter in letters:
-        if letter in "pnfl":
-            kinds.append(types.intp)
-            continue
-        kind = next(remaining)
-        is_entry = letter == "o"
-        kinds.append(types.Array(kind.dtype, kind.ndim - 1, "C") if is_entry else kind)
-
-    def generate(context, builder, signature, values):
-        word = context.get_value_type(types.intp)
-        data_values = cgutils.pack_struct(builder, [values[0], *values[2:]])
-        memory = cgutils.alloca_once_value(builder, data_values)
-        function = ir.Function(
-            builder.module,
-            ir.FunctionType(word, [word, word]),
-            f"part_{len(builder.module.functions)}_of_{builder.function.name}",
-        )
-        function.linkage = "internal"
-        inner = ir.IRBuilder(function.append_basic_block())
-        data, part = function.args
-        data = inner.load(inner.inttoptr(data, memory.type))
-        address, arrays, length, count = (inner.extract_value(data, place) for place in range(4))
-
-        def border(number):
-            place = inner.sdiv(inner.mul(length, number), count)
-            at_line = inner.sub(place, inner.srem(place, word(unit)))
-            return inner.select(inner.icmp_signed("==", number, count), length, at_line)
-
-        start, stop = border(part), border(inner.add(part, word(1)))
-        numbers = {"p": part, "n": count, "f": start, "l": stop}
-
-        def part_view(kind, array_type, value, letter):
-            """View the entries of an array from start to stop, or the entry for the part."""
-            array = context.make_array(array_type)(context, inner, value)
-            axes, steps = (
-                cgutils.unpack_tuple(inner, pair) for pair in (array.shape, array.strides)
-            )
-            is_entry = letter == "o"
-            begin = inner.mul(part if is_entry else start, steps[0])
-            place = cgutils.pointer_add(inner, array.data, begin)
-            lengths = axes[1:] if is_entry else [inner.sub(stop, start), *axes[1:]]
-            return view(context, inner, kind, place, lengths, array.meminfo)
-
-        passed = []
-        arguments = zip(signature.args[2], cgutils.unpack_tuple(inner, arrays), strict=True)
-        for letter, kind in zip(letters, kinds, strict=True):
-            if letter in numbers:
-                passed.append(numbers[letter])
-                continue
-            array_type, value = next(arguments)
-            passed.append(value if letter == "w" else part_view(kind, array_type, value, letter))
-        function_type = context.call_conv.get_function_type(types.none, kinds)
-        callee = inner.inttoptr(address, function_type.as_pointer())
-        status, _ = context.call_conv.call_function(inner, callee, types.none, kinds, passed)
-        inner.ret(inner.zext(status.is_error, word))
-        addresses = [builder.ptrtoint(pointer, word) for pointer in (function, memory)]
-        return context.make_tuple(builder, signature.return_type, addresses)
-
-    pair = types.UniTuple(types.intp, 2)
-    return pair(types.intp, codes, given, types.intp, types.intp), generate
+def word(builder, address, place):
+    """The 64-bit word at a place, counted in words, from an address."""
+    pointer = builder.inttoptr(address, ir.IntType(64).as_pointer())
+    return builder.load(builder.gep(pointer, [place]))

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .memory import BYTES, view
+from .memory import BYTES, view, word
 
 
 def memory_as_on_device():
@@ -57,11 +57,6 @@ def word_at(context, address, place):
         return word(builder, *values)
 
     return types.int64(types.int64, types.int64), generate
-
-
-def word(builder, address, place):
-    pointer = builder.inttoptr(address, ir.IntType(64).as_pointer())
-    return builder.load(builder.gep(pointer, [place]))
 
 
 def called_with_buffers(kernel, kinds, data, lengths):

@@ -1,0 +1,60 @@
+"""One call of a kernel for each part of its work, by all threads that are free."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import from_dtype, types
+
+from ..internals.functions import address_of
+from ..internals.part_caller import PHASE, part_caller
+from .shared_work import submit
+
+
+class ParallelKernel:
+    """A kernel that threads call for parts of its work, in `phases` phases one after the other.
+
+    kinds: the types of its arguments: "real:2" for an array of two axes, "real" for a number, else
+    the name of a type. codes: the argument of a part, a letter each. In the order of the call's
+    arguments: w for the array or number as it is; s for the rows of an array from the first to the
+    last of the part, S for the same beginning at a multiple of LINE_SAMPLES, o for its entry
+    that belongs to the part. Besides: h for the number of the phase, p for that of the part, n for
+    the number of parts, f and l for the first row and the one after the last.
+    """
+
+    def __init__(self, kernel, kinds, codes, phases=1):
+        self.kernel, self.kinds, self.codes, self.phases = kernel, kinds, codes, phases
+        self.addresses: dict = {}
+
+    def prepare(self, real):
+        """Compile the kernel for a type of float; the addresses of it and of the call of a part."""
+        if real not in self.addresses:
+            kinds = tuple(_type(kind, real) for kind in self.kinds)
+            self.addresses[real] = address_of(self.kernel, kinds), part_caller(kinds, self.codes)
+        return self.addresses[real]
+
+    def __call__(self, words, parts, length, real, arguments):
+        """Call the kernel for each part; return whether one failed. words: see `submit`."""
+        kernel, caller = self.prepare(real)
+        given = [_word(argument, real) for argument in arguments]
+        data = np.array([length, parts, kernel, 0, *given], np.int64)
+        failed = False
+        for phase in range(self.phases):
+            data[PHASE] = phase
+            failed |= submit(words, caller, data, parts)
+        return failed
+
+
+def _type(kind, real):
+    """Numba's type of a kernel's argument."""
+    name, _, axes = kind.partition(":")
+    entry = from_dtype(real) if name == "real" else getattr(types, name)
+    return types.Array(entry, int(axes), "C") if axes else entry
+
+
+def _word(argument, real):
+    """An argument as a word: the address of an array object, or the bits of a number."""
+    if isinstance(argument, np.ndarray):
+        return id(argument)
+    if isinstance(argument, int):
+        return argument
+    return int(np.array(argument, real).view(f"i{real.itemsize}"))
