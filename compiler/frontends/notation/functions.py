@@ -110,6 +110,16 @@ ROWS = {
 SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum")
 """Functions whose arguments `Meaning` reads by methods `call_...`."""
 
+DERIVATIVES = {
+    "grad": ("X",),
+    "jacobian": ("expr", "X"),
+    "hessian": ("X", "X"),
+    "hessian_diagonal": ("X",),
+    "laplacian": (),
+    "divergence": (),
+}
+"""Derivatives of an expression by an input X, and whose axes they have."""
+
 UNSIZED = ("eye", "ones")
 """Names of arrays whose sizes follow from the expression around them."""
 
@@ -124,7 +134,7 @@ def shapes(signature: str) -> tuple[Shapes, ...]:
 
 def names() -> list[str]:
     """All predefined names, which inputs and sizes cannot have."""
-    return sorted({*ROWS, *SPECIAL, *UNSIZED, *_recorded()})
+    return sorted({*ROWS, *SPECIAL, *DERIVATIVES, *UNSIZED, *_recorded()})
 
 
 def is_name(name: str) -> bool:
@@ -142,7 +152,7 @@ def _numbered(name: str) -> Row | None:
 
 
 def rule(name: str) -> Rule:
-    """The rule of a name that is neither special nor unsized."""
+    """The rule of a name that is none of SPECIAL, DERIVATIVES and UNSIZED."""
     recorded = _recorded()
     row = ROWS.get(name) or _numbered(name)
     if row is None:

@@ -153,6 +153,8 @@ class Meaning(Algebra):
             )
         if name in functions.SPECIAL:
             return getattr(self, f"call_{name}")(tree)
+        if name in functions.DERIVATIVES:
+            return self.derivative(tree)
         if not functions.is_name(name):
             raise self.unknown_name_error(tree.function, functions.names())
         rule = functions.rule(name)
@@ -222,6 +224,20 @@ class Meaning(Algebra):
         else:
             message = f"{name}: {self.describe(value)} does not fit {self.describe(earlier)}"
         return self.error(message, value.span)
+
+    def derivative(self, tree: syntax.Call) -> Value:
+        """The derivative of an expression by an input."""
+        name = tree.function.name
+        expression, symbol = self.arguments(tree, 2)
+        if (
+            not isinstance(tree.arguments[1], syntax.Name)
+            or tree.arguments[1].name not in self.inputs
+        ):
+            raise self.error(f"{name} takes the name of an input here", symbol.span)
+        shapes = {"expr": expression.shape, "X": symbol.shape}
+        shape = tuple(size for side in functions.DERIVATIVES[name] for size in shapes[side])
+        step = self.add_step(tree.span, library.FUNCTIONS[name], expression, symbol)
+        return Value(tree.span, step, shape)
 
     def call_max(self, tree: syntax.Call) -> Value:
         """The larger or, as `call_min`, the smaller of two values, entry by entry."""
