@@ -100,10 +100,13 @@ FEW = {
         "test_nested_formulas": 4,
     },
     "formulas/test_trees.py": {
+        "test_contraction": 1,
+        "test_factoring": 1,
         "test_indicators_and_products_with_ones": 16,
         "test_normal_forms": 16,
         "test_numpy_texts": 16,
         "test_replacing": 16,
+        "test_sharing": 1,
         "test_transposition": 16,
         "test_layout": 12,
         "test_reductions": 12,
@@ -168,7 +171,7 @@ FEW = {
         "test_one_that_fails": 1,
     },
     "plan/test_lengths.py": {
-        "test_kernels": 8,
+        "test_kernels": 7,
     },
     "plan/test_within_range.py": {
         "test_kernels": 3,
@@ -221,6 +224,7 @@ FEW = {
     "runtime/test_verify.py": {
         "test_a_result_off_by_one_in_ten_thousand_fails": 8,
         "test_a_single_wrong_entry_fails": 8,
+        "test_what_is_wrong_disagrees_with_the_declaration": 3,
     },
     "simplify/test_lengths.py": {
         "test_derivatives_at_zero_and_near_it": 30,

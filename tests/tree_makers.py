@@ -57,14 +57,14 @@ class Maker:
         self.inside: type[Tree] | None = None
         self.level = -1
 
-    def reader(self) -> Reader:
-        """Evaluates the trees made so far; differentials are those along `direction`."""
+    def reader(self, kind: type[Reader] = Reader) -> Reader:
+        """Return a reader of the trees made so far, with a random direction of differentials."""
         generator = np.random.default_rng(0)
         direction = {name: generator.normal(size=v.shape) for name, v in self.values.items()}
-        for own in direction:
-            if own.endswith("_s"):
-                direction[own] = direction[own] + direction[own].T
-        return Reader(self.values, SIZES, (), direction)
+        for name in direction:
+            if name.endswith("_s"):
+                direction[name] = direction[name] + direction[name].T
+        return kind(self.values, SIZES, (), direction)
 
     def rooted(
         self, kind: type[Tree], depth: int = 3, inside: type[Tree] | None = None
@@ -299,9 +299,12 @@ def hadamard(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return kinds.Hadamard(len(shape), tuple(factors)) if shape else None
 
 
-def add(make: Maker, shape: Shape, depth: int) -> Tree:
+def add(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    """A sum; not of zeros alone, as the constructor needs the shape for such a sum."""
     terms = [make.entrywise(shape, depth) for _ in range(make.random.randint(1, 2))]
     terms.insert(0, make.tree(shape, depth))
+    if all(isinstance(term, kinds.Zeros) for term in terms):
+        return None
     if make.random.random() < 0.2:
         terms = [scaled(-ONE, term) for term in terms]
     return kinds.Add(len(shape), tuple(terms))

@@ -542,7 +542,7 @@ def test_impossible_sizes_are_refused(sizes):
 
 
 def test_the_same_seed_gives_the_same_report():
-    first, again, other = (runtime.verify(fakes.nll(), seed=seed) for seed in (1, 1, 2))
+    first, again, other = (runtime.verify(fakes.square(), seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
@@ -939,10 +939,11 @@ def compiled_square():
     return dx.compile(dx.function("square", [X], X @ X))
 
 
-@pytest.mark.parametrize("fault", SINGLE_FAULTS)
-@pytest.mark.parametrize("kind", ["value", "vjp", "jvp"])
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("value", "a type"), ("vjp", "a small number"), ("jvp", "a type")]
+)
 def test_kernels_wrong_in_float32_alone_fail(tmp_path, kind, fault):
-    """Also those that are not called in float32 while they do what others do."""
+    """Also a kernel that is called in float64 alone as long as its lines are those of another."""
     square = compiled_square()
     text = Path(square.__file__).read_text(encoding="utf-8")
     (end,) = re.findall(rf"def {kind}_kernel.*?\n(?=\n\n)", text, re.DOTALL)
