@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from derivatrix.compiler.differentiate.projection import project
 from derivatrix.compiler.frontends.arguments import argument_node
 from derivatrix.compiler.frontends.equation import state_with
 from derivatrix.compiler.ir.arrays import Array, apply, broadcast_to
@@ -93,8 +94,9 @@ def _bind_sizes(function: Declaration, shapes: Sequence[Shape]) -> dict[sympy.Sy
 
 
 def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
-    """Return an argument with the structure of the input `leaf` as a fact. Raises DeclarationError
-    where it is not known to have it."""
+    """Return an argument with the structure of the input `leaf` as a fact: the nearest matrix where
+    it is not known to have it. Raises DeclarationError for numbers that do not have it, and for an
+    orthogonal input, where the nearest matrix is no linear function."""
     structure, text = leaf.structure, operand_text(node, "its argument")
     number = literal(node)
     array = node.array if isinstance(node, Constant) else None
@@ -106,9 +108,12 @@ def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
     for form in (node, *simplify([node])):
         if needed <= facts(form):
             return form
-    if array is not None:
-        return apply(assumption(structure), Array(node)).node
-    raise DeclarationError(
-        f"{name}: {leaf.name} is {structure}, and {text} is not known to be; where it is, write "
-        f'assume({text}, "{structure}")'
+    if array is None and structure == "orthogonal":
+        raise DeclarationError(
+            f"{name}: {leaf.name} is orthogonal, and {text} is not known to be; where it is, write "
+            f'assume({text}, "orthogonal")'
+        )
+    nearest = node if array is not None else project(node, leaf)
+    return (
+        nearest if needed <= facts(nearest) else apply(assumption(structure), Array(nearest)).node
     )

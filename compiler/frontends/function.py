@@ -71,12 +71,12 @@ class Function(Declaration):
         name: symbolic arrays, SymPy expressions and numbers.
 
         The sizes of the inputs are those of the arguments. An input with a batch axis takes an
-        argument with or without one; the result has it where an argument does. An argument for a
-        matrix with a structure is known to have it, or states so by `assume`. As for modules, a
+        argument with or without one; the result has it where an argument does. As for modules, a
+        full matrix for an input with a structure means the nearest matrix of the structure, and a
         domain such as "positive" is up to the caller; numbers are checked.
 
-        Raises DeclarationError for arguments that are missing, or have not the structure of their
-        input, ShapeError for sizes that do not fit.
+        Raises DeclarationError for arguments that are missing, and for one of an orthogonal input
+        that is not known to be orthogonal; ShapeError for sizes that do not fit.
         """
         return call(self, arguments, named)
 

@@ -15,7 +15,7 @@ from derivatrix.compiler.ir.dimensions import symbol
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf
 from tests.cases import CASES, EVALUATED
-from tests.points import SIZES, draw_all
+from tests.points import SIZES, along, draw_all
 from tests.strategies import LEAVES, REGISTRY, arity, leaf_values
 
 NEXT_SIZE = {symbol("n"): symbol("m"), symbol("m"): symbol("c"), symbol("c"): symbol("n")}
@@ -27,6 +27,8 @@ S, s = dx.matrix("S", n, n, "spd"), dx.scalar("s", "positive")
 square = dx.function("square", [A], A @ A)
 volume = dx.function("volume", [S, s], dx.logdet(S) + dx.log(s))
 halves = dx.function("halves", [dx.vector("z", 2 * n)], dx.vector("z", 2 * n)[:n])
+Q = dx.matrix("Q", n, n, "orthogonal")
+turned = dx.function("turned", [Q], Q @ Q.T @ Q)
 layer = dx.function("layer", [A, x], dx.tanh(A @ x), batch=[x])
 fixed = dx.function("fixed", [A, y], dx.root(x - dx.tanh(A @ x + y[0]), x, dx.zeros(n)))
 
@@ -133,7 +135,7 @@ REFUSED = [
     (lambda: square(A, A), "square(A): too many positional arguments"),
     (lambda: layer(A, x=x, w=x), "layer(A, x): got an unexpected keyword argument 'w'"),
     (lambda: square(A, A=A), "square(A): multiple values for argument 'A'"),
-    (lambda: volume(A, s), 'A is not known to be; where it is, write assume(A, "spd")'),
+    (lambda: turned(A), 'A is not known to be; where it is, write assume(A, "orthogonal")'),
     (lambda: volume(np.array([[1, 2], [2, 1]]), s), "S is spd, and [[1, 2], [2, 1]] is not"),
     (lambda: volume(S, -1), "volume: s is positive, and −1 is not"),
     (lambda: square("A"), "square: A: 'A' of type str is not an array expression"),
@@ -161,7 +163,20 @@ def test_numbers_of_samples_differ() -> None:
 def test_structures_that_are_known() -> None:
     """A @ A.T + I is definite by construction, numbers by their values, others by `assume`."""
     values, sizes = {"A": np.diag([1.0, 2.0])}, {"n": 2}
+    assert turned(dx.assume(A, "orthogonal")).shape == (n, n)
     definite = volume(A @ A.T + dx.eye(n), dx.exp(A[0, 0]))
     close(evaluate(definite.node, values, sizes), np.log(2 * 5) + 1)
     close(evaluate(volume(np.diag([2.0, 3.0]), 1).node, {}, {}), np.log(6))
     close(evaluate(volume(dx.assume(A, "spd"), 1).node, values, sizes), np.log(2))
+
+
+@pytest.mark.parametrize("structure", ["symmetric", "spd", "lower", "upper", "diagonal"])
+def test_a_full_matrix_means_the_nearest_of_the_structure(structure: str) -> None:
+    P = dx.matrix("P", p, p, structure)
+    fn = dx.function("f", [P], dx.exp(P))
+    called = dx.function("called", [A], fn(A))
+    values = draw_all(called, 0, {"n": 3})
+    nearest = along(P.node, values["A"])
+    close(evaluate(called.expression, values, {"n": 3}), np.exp(nearest))
+    gradient = evaluate(called.derivatives.results("vjp")["A",], values, {"n": 3})
+    close(gradient, along(P.node, np.exp(nearest) * values["cotangent"]))
