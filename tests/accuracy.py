@@ -1,11 +1,8 @@
-"""How exact the kernels are: `python -m tests.accuracy` prints, for every operation, the error of
-its value and of its derivative, in units of the last place of the largest entry, against 50 digits;
-that of NumPy's and SciPy's value, and those of JAX. `--write` writes docs/developers/accuracy.md.
-It needs `pip install jax`.
-
-Points are well conditioned (random ones), and badly conditioned: matrices with singular values from
-1 to 1e-6. The derivative is that along a random direction.
-"""
+"""Accuracy of the kernels: `python -m tests.accuracy` prints, for every operation, the error of its
+value and of its derivative against 50 digits, in units of the last place of the largest entry; also
+the errors of NumPy's and SciPy's values, and of JAX. `--write` writes docs/developers/accuracy.md.
+It needs `pip install jax`. Points are well conditioned (random), or badly conditioned (matrices
+with singular values from 1 to 1e-6). The derivative is along a random direction."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ Values = dict[str, np.ndarray]
 
 
 class Errors(NamedTuple):
-    """Of values and derivatives at one point; nan where JAX has none."""
+    """The errors of values and derivatives at one point; nan for JAX without the operation."""
 
     value: float
     numpy: float

@@ -30,7 +30,7 @@ ROOMS = ("compiler", "runtime", "templates", "derivatrix")
 INTERNALS = re.compile(
     r"\bnumba\.(core|np)\b|\b(from|import) llvmlite\b|\bkernelapi\b|\bimport .*intrinsic\b"
 )
-"""What Numba does not promise to keep, and functions that write LLVM's instructions."""
+"""Imports of Numba's unstable internals, and functions that write LLVM instructions."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def picture() -> str:
 
 
 def _is_room(name: str) -> bool:
-    """Whether a package or file is a room, and not one of a room's own."""
+    """Return whether a package or file is a room, and not a part of one."""
     first, *rest = name.split(".")
     return {"compiler": len(rest) == 1, "templates": rest == ["support"], "runtime": not rest}.get(
         first, False
@@ -95,7 +95,8 @@ def _is_room(name: str) -> bool:
 
 @cache
 def imports() -> grimp.ImportGraph:
-    """Who imports whom; imports within functions count, those for type checkers alone do not."""
+    """Map modules to the modules that they import, also within functions, but not for type
+    checkers."""
     return grimp.build_graph("derivatrix", exclude_type_checking_imports=True, cache_dir=None)
 
 

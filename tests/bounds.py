@@ -31,7 +31,7 @@ OPERATOR = "operator"
 """The kind of the kernel of Jacobians or Hessians as operators."""
 TYPES = ("float64", "float32")
 SKEWED = {"m": 1, "p": 2, "k": -1, "q": 3, "N": 5, "d": 1, "c": 2}
-"""What is added to sizes where they are not all the same."""
+"""Numbers added to sizes, for points whose sizes differ."""
 LARGEST = 1_000_000
 """Entries of arguments and results of a call; what has more is left out, and counted."""
 TOGETHER = 10
@@ -108,7 +108,7 @@ def function_of(task: Task) -> Function:
 
 
 def check(workers: Workers, task: Task) -> Found:
-    """What is found for a task, by processes that may end in the midst of it."""
+    """Check a task in worker processes, which may crash during it."""
     failures = []
     with tempfile.TemporaryDirectory() as folder:
         request = {**vars(task), "place": os.path.join(folder, "place")}
@@ -130,13 +130,14 @@ def check(workers: Workers, task: Task) -> Found:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What the processes have, with a cache of their own. Most optimisations are left out, which
-    take most of the time: checks are of the indices that the code has, before any of them."""
+    """Return the environment of the workers, with a cache of their own. Most of LLVM's
+    optimisations are switched off, as they take most of the time and indices are checked before
+    them."""
     return {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": folder}
 
 
 def batches(name: str) -> list[tuple[str, ...]]:
-    """Which inputs of an identity to make stacks: none; those to differentiate by; the others."""
+    """List the inputs of an identity to be stacks: none; those to differentiate by; the others."""
     if name in DECLARED:
         return [()]
     function = function_of(Task(name))
@@ -145,7 +146,7 @@ def batches(name: str) -> list[tuple[str, ...]]:
 
 
 def timed(workers: Workers, number: int, task: Task) -> Found:
-    """What is found for a task, which is printed."""
+    """Check a task, and print the outcome."""
     start = time.perf_counter()
     found = check(workers, task)
     print(

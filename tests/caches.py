@@ -1,5 +1,5 @@
-"""What the compiler remembers between calls, which a planted fault is neither to find nor to leave
-behind."""
+"""Clearing of the compiler's caches, so that a planted fault neither uses old results nor leaves
+its own."""
 
 import sys
 from functools import _lru_cache_wrapper

@@ -100,7 +100,7 @@ STAGE_TEXTS = dict(
         re.DOTALL | re.MULTILINE,
     )
 )
-"""What a page shows of what each stage makes of `square`, the first of the cases."""
+"""Stage -> its text for `square`, the first case, on the page about the architecture."""
 
 EVALUATED: list[Function] = [
     function("solve_matrix", [V, R], dx.sum(dx.solve(V.T, R) ** 2)),

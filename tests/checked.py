@@ -41,7 +41,7 @@ MOST_FAILURES = 3
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What is found for a task, in a process of its own."""
+    """Check a task in this process."""
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
@@ -304,7 +304,8 @@ class Check:
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two runs agree; BLAS adds up in another order where arrays begin elsewhere."""
+    """Return whether two runs agree; BLAS sums in another order if arrays have another
+    alignment."""
     tolerance = TOLERANCES[one.dtype.name]
     scale = float(np.abs(one[np.isfinite(one)]).max(initial=0.0))
     return np.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True)

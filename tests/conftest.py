@@ -58,7 +58,7 @@ def forgotten(monkeypatch):
 
 
 def has_device():
-    """Whether there is a CUDA device; asked for only where it matters, as it takes a second."""
+    """Return whether there is a CUDA device; asking takes a second, so only tests of devices do."""
     from derivatrix.runtime import simulated
 
     return simulated.has_device()
@@ -85,9 +85,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_directory(request):
-    """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already: pytest's cache,
-    so that modules whose text is that of the last run are not compiled again. Modules with another
-    support than today's are removed."""
+    """Set the cache of `derivatrix.compile` to a folder in pytest's cache, unless DERIVATRIX_CACHE
+    is set, so that unchanged modules are not compiled again. Modules with another support are
+    removed."""
     if "DERIVATRIX_CACHE" in os.environ:
         yield os.environ["DERIVATRIX_CACHE"]
         return

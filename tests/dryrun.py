@@ -19,7 +19,7 @@ from tests.packages import set_everywhere
 
 REALS = ("float64", "float32")
 Launches = list[tuple[str, str, tuple[Any, ...]]]
-"""Of each launch the kernel, the precision and the arguments."""
+"""The kernel, the precision and the arguments of each launch."""
 
 
 class Stream:

@@ -25,7 +25,7 @@ EXAMPLES = ROOT / "examples"
 
 
 class Call(NamedTuple):
-    """What a function is called with."""
+    """A call of a function: its arguments."""
 
     arrays: dict[str, np.ndarray]
     out: Any
@@ -139,7 +139,7 @@ def _altered(result: Any, alter: Callable[[np.ndarray], np.ndarray]) -> Any:
 
 
 def caught(module: ModuleType, kind: str, fault: Fault) -> bool:
-    """Whether verification notices the fault."""
+    """Return whether verification notices the fault."""
     with planted(module, kind, fault):
         return not runtime.verify(module).passed
 
@@ -163,7 +163,7 @@ def functions() -> list[dx.Function]:
 
 
 def table(every: int, seed: int = 0) -> dict[str, tuple[int, int]]:
-    """For each class of faults, how many were caught, of how many tried."""
+    """Count, for each class of faults, the noticed ones and all that were planted."""
     counts: dict[str, list[int]] = {}
     number = seed
     for function in functions():

@@ -33,12 +33,12 @@ ROOM = 1 << 40
 APART = 1 << 20
 """Bytes between arrays that nobody may touch."""
 MOST = 25_000
-"""How many arrays lie apart: a process may have some 65,000 pieces of memory. Later ones of a call
-lie one after the other."""
+"""Most arrays that are placed apart, as a process can have about 65,000 mappings; later arrays of a
+call are placed side by side."""
 END, START = SIDES = (0, 1)
-"""Which end of an array has them right beside it."""
+"""The end of an array that is guarded."""
 FILLS = (0xFF, 0x3F)
-"""For each of them what every byte is before: nan and -1, or 0.0005 (0.75) and a large integer."""
+"""Fill byte of memory, by side: nan and -1, or 0.0005 (0.75) and a large integer."""
 DATA, SIZE = 3, 4
 """The words of what Numba counts an array's references in that have its address and its bytes."""
 
@@ -95,7 +95,7 @@ def _take(size):
 
 @ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
 def _counted(size, alignment):
-    """What Numba makes for an array of its own, with other memory in place of the usual."""
+    """Allocate Numba's own array in guarded memory."""
     counted = _usual(64, 16)
     words = (ctypes.c_size_t * (SIZE + 1)).from_address(counted)
     words[DATA], words[SIZE] = _take(size), size
@@ -118,7 +118,7 @@ binding.add_symbol("NRT_MemInfo_alloc_aligned", _address(_counted))
 
 @intrinsic
 def work_arrays(context, like, shapes, integers):
-    """As `support.internals.memory` has it, with each array apart."""
+    """Allocate work arrays as `support.internals.memory` does, each in guarded memory."""
     kinds = [types.Array(like.dtype, len(shape), "C") for shape in shapes]
     kinds += [types.Array(types.int32, len(shape), "C") for shape in integers]
     made = types.Tuple([*kinds, types.intp])

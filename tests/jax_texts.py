@@ -12,7 +12,7 @@ jax.config.update("jax_enable_x64", True)
 
 Arrays = dict[str, np.ndarray]
 UNKNOWN = (AttributeError, NotImplementedError)
-"""What calling or differentiating a text raises where JAX has no such function or derivative."""
+"""Errors of calling or differentiating a text without a counterpart in JAX."""
 
 
 def jax_function(text: str) -> Callable[[Arrays], Any]:

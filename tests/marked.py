@@ -30,7 +30,8 @@ from derivatrix.runtime.report import Report
 from derivatrix.runtime.support import FOLDER
 
 ENVIRONMENT = {"NUMBA_OPT": "0"}
-"""Of processes that run copies: they are compiled in half the time without LLVM's optimisation."""
+"""The environment of processes that run copies: without LLVM's optimisation they compile in half
+the time."""
 MARK = "_reached_"
 """The name of the store in the copy."""
 SHARING = f"{FOLDER}/cpu/shared_work.py"
@@ -38,7 +39,7 @@ SHARING = f"{FOLDER}/cpu/shared_work.py"
 MOST = 1 << 16
 """More marks than all files of the support have."""
 _numbers = itertools.count()
-"""Of the copies in this process, each of which has its own support."""
+"""Numbers for the names of copies in this process, each of which has its own support."""
 
 
 class Copy:

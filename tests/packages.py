@@ -35,7 +35,7 @@ def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[s
 
 
 def support_file(module: ModuleType, file: str) -> Any:
-    """What a generated module's support has in a file, such as "cpu.thread_pool"."""
+    """Return a file of a generated module's support, such as "cpu.thread_pool", as a module."""
     return importlib.import_module(f"{module.__package__}.{FOLDER}.{file}")
 
 
@@ -93,5 +93,5 @@ def warmed(folder: Path, function: Function) -> Any:
 
 
 def sharing(module: Any, kernel: str) -> Any:
-    """What lets threads share the work of one of a generated module's kernels."""
+    """Return the object by which threads share the work of a kernel of a generated module."""
     return module.generated.shared[getattr(module, kernel).__name__]

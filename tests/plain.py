@@ -31,13 +31,14 @@ from tests.points import draw_all
 
 
 def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
-    """What the helper kernel does, in NumPy."""
+    """Multiply as the helper kernel does, by NumPy."""
     product = alpha * (a.T if transpose_a else a) @ (b.T if transpose_b else b)
     c[...] = product + (beta * c if beta else 0)
 
 
 def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
-    """The same for what is known: zeros that are none, and what is not to be read, show."""
+    """Multiply with known zeros, and with entries that need not be computed set to nan: a wrong
+    claim, or a read of such an entry, shows in results."""
     known = {"LOWER": np.tril, "UPPER": np.triu, "WHOLE": np.asarray}
     product = known[left](a.T if transpose_a else a) @ known[right](b.T if transpose_b else b)
     c[...] = alpha * product + (beta * c if beta else 0)
@@ -46,24 +47,24 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
 
 
 def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
-    """The same of a symmetric result: its lower triangle, and mirrored."""
+    """Compute the lower triangle of a symmetric product, and mirror it."""
     structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, "WHOLE")
     c[...] = np.tril(c) + np.tril(c, -1).T
 
 
 def gram(alpha, a, transpose_a, beta, c):
-    """The same of a matrix and its transpose."""
+    """Multiply a matrix and its transpose."""
     symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, "WHOLE", "WHOLE")
 
 
 def inner_product(left, right):
-    """The same, of arrays of one shape only."""
+    """Return the inner product of two arrays of one shape."""
     assert left.shape == right.shape
     return np.vdot(left, right)
 
 
 def work_arrays(like, shapes, integers):
-    """The same, apart, with entries that show where they are read."""
+    """Make separate work arrays, whose entries show in results if they are read first."""
     arrays = [np.full(shape, np.nan) for shape in shapes]
     return (*arrays, *(np.full(shape, 1 << 30, np.int32) for shape in integers), 0)
 
@@ -233,7 +234,7 @@ def _run_sums(
 
 
 def _parts(length: int) -> list[tuple[int, int]]:
-    """Where parts of different lengths begin and end, none of them empty."""
+    """Split a length into nonempty parts of different lengths, the last one first."""
     cuts = sorted({0, length // 3, length})
     return list(itertools.pairwise(cuts))[::-1]
 

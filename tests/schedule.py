@@ -1,4 +1,5 @@
-"""Which files come first: each is run by one process, which makes what its tests share once."""
+"""The order of the test files: the slowest first. Each file runs in one process, which makes shared
+fixtures once."""
 
 LONGEST = (
     "tests/driver/test_build.py",

@@ -1,6 +1,6 @@
-"""Which cases the default suite leaves out, for it to take minutes: most of those that differ from
-others in the function or the sizes that they try, not in what is checked, and some tests that take
-long. `pytest --rest` runs them, and the campaign `cases`."""
+"""The cases that the default suite leaves out, so that it takes minutes: most of those that differ
+from others only in the function or sizes, and some slow tests. `pytest --rest` and the campaign
+`cases` run them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -252,13 +252,13 @@ FEW = {
         "test_every_file_of_the_support_is_built": 0,
     },
 }
-"""By files and tests, how many of their cases the default suite runs, spread evenly over them."""
+"""File -> test -> number of its cases in the default suite, spread evenly over all."""
 
 
 def left_out(tests: Iterable[str]) -> set[str]:
-    """Those of the tests, by their names in pytest, that the default suite leaves out.
+    """Return the tests, given by their names in pytest, that the default suite leaves out.
 
-    Raises KeyError for a test in `FEW` that is none of its file's."""
+    Raises KeyError for a test in `FEW` that its file does not have."""
     cases: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for test in tests:
         path, _, name = test.partition("::")

@@ -33,7 +33,7 @@ def simulated(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(piece: tuple[str, dict[str, Any]]) -> None:
-    """What that process does: the test called "module:function"."""
+    """Run the test "module:function" in this process."""
     module, _, name = piece[0].partition(":")
     with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
         for change in memory_as_on_device():

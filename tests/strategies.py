@@ -131,7 +131,7 @@ def expressions(draw: Any, depth: int = 3) -> Array:
 
 
 def arity(rule: Callable[..., Array]) -> int:
-    """How many arrays a rule takes."""
+    """Count the arrays that are arguments of a rule."""
     return len(rule.operation.ranks) if isinstance(rule, Recorded) else rule.__code__.co_argcount
 
 

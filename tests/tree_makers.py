@@ -579,4 +579,5 @@ MAKERS: dict[type[Tree], Make] = {
     Solve: solve,
     AxisSum: axis_sum,
 }
-"""For each kind: makes a tree of a shape with parts of less depth, or None where it has none."""
+"""Kind -> the maker of a tree of that kind: of a shape, with parts of less depth; None if no tree
+has this shape."""

@@ -204,7 +204,7 @@ class Reader:
         return rows if tree.axes == 2 else rows[:, 0]
 
     def of_block(self, tree: kinds.Block, at: Mapping[str, int]) -> Any:
-        """By the layout; zeros take their neighbours' sizes."""
+        """Join the cells; zeros have the sizes of their neighbours."""
         rows = [[self.value(cell, at) for cell in row] for row in tree.rows]
         if tree.rank == 1:
             return np.concatenate([row[0] for row in rows])

@@ -1,1 +1,2 @@
-"""What needs the programs of the adapters: `.ci/run` runs it in an environment with them."""
+"""Tests that need the programs of the adapters: `.ci/run` runs them in an environment that has
+these."""

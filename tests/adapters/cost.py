@@ -1,10 +1,8 @@
-"""What calls through the adapters cost: `python -m tests.adapters.cost [jax torch scipy ...]`.
-
-Each is measured beside what there is without it, and the module's function alone, in turns and in
-double precision. The table has microseconds a call, the least, median and most of the rounds, and
-the least over that of the first of its group, which is the other program's own, as other processes
-add to the rest.
-"""
+"""Cost of calls through the adapters: `python -m tests.adapters.cost [jax torch scipy ...]`. Each
+call is timed in turns with the same call in the other program alone, and with the module's function
+alone, in double precision. The table has microseconds a call, the least, median and most of the
+rounds, and the ratio of the least to that of the other program: other processes distort the
+rest."""
 
 from __future__ import annotations
 

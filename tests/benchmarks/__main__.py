@@ -154,7 +154,7 @@ def _progress(position: int, count: int, outcome: race.Outcome) -> str:
 def _write(
     outcomes: Sequence[race.Outcome], names: Sequence[str], facts: Mapping[str, str], output: Path
 ) -> None:
-    """What there is so far, so that an interrupted run leaves something."""
+    """Write the outcomes so far, so that an interrupted run keeps them."""
     from tests.benchmarks import plot  # which needs matplotlib
 
     record = {"facts": dict(facts), "outcomes": [outcome.record() for outcome in outcomes]}

@@ -1,5 +1,5 @@
-"""How many calls a second one, two and three threads of Python make: `python -m
-tests.benchmarks.callers`. They are compared only with each other: others may load the machine."""
+"""Calls a second of one, two and three threads of Python: `python -m tests.benchmarks.callers`.
+They are compared only with each other, as other processes may load the machine."""
 
 from __future__ import annotations
 

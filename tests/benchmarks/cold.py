@@ -1,8 +1,6 @@
-"""What users wait for before kernels run: `python -m tests.benchmarks.cold [--rounds 5]`.
-
-Each measurement is a process of its own, which says seconds, or MiB; the measurements take turns.
-JAX's jit and PyTensor's Numba backend, where they are installed, do two of the functions too.
-"""
+"""Time until kernels run: `python -m tests.benchmarks.cold [--rounds 5]`. Each measurement is a
+process, which prints seconds or MiB; the measurements take turns. JAX's jit and PyTensor's Numba
+backend, if they are installed, run two of the functions, too."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ exponential = dx.function("exponential", [X], dx.trace(dx.expm(X)))
 power = dx.function("power", [S], dx.sum(dx.sqrtm(S)))
 equation = dx.function("equation", [S, x], dx.root(S @ z + z**3 - x, z, x))
 """
-"""What is compiled: functions of products, entries and systems, of matrices, and an equation."""
+"""The declarations: functions of products, entries and systems, of matrices, and an equation."""
 FIVE = """
 import derivatrix as dx
 n, m, k, d = dx.dims("n m k d")
@@ -53,7 +51,7 @@ projection = dx.function("projection", [X, w], X @ w / dx.norm(w))
 """
 """Five ordinary functions, as a first package has them."""
 CHANGED = FIVE.replace("X @ w / dx.norm(w)", "2 * X @ w / dx.norm(w)")
-"""The same with one declaration changed."""
+"""The declarations with one of them changed."""
 COMMANDS = {
     "README's first command": (
         45,

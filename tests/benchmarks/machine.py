@@ -41,8 +41,7 @@ def environment(threads: int, scratch: Path, device: str = "") -> dict[str, str]
 
 @contextmanager
 def settings(threads: int, scratch: Path, device: str = "") -> Iterator[None]:
-    """What a process that is started meanwhile inherits: the variables, and `threads` of the
-    processors."""
+    """Set what a process inherits that starts meanwhile: variables, and `threads` processors."""
     variables, processors = dict(os.environ), _processors()
     theirs = environment(threads, scratch, device)
     os.environ.clear()
@@ -87,7 +86,7 @@ def _model() -> str:
 
 
 class Rates(NamedTuple):
-    """What the machine reaches. dgemm, sgemm: floating-point operations a second of matrix
+    """The rates of the machine. dgemm, sgemm: floating-point operations a second of matrix
     products; copies: bytes a second, read and written, by the bytes of source and target."""
 
     dgemm: float
@@ -159,8 +158,9 @@ def settle(process: int | None, most: float = 0.3) -> float:
 
 
 def undisturbed(measure: Callable[[], Measured], most: float = 0.5) -> Measured:
-    """What is measured while threads of this process do not wait for each other's processor: a
-    system may put those that have rested on one, and takes a tenth of a second to move them."""
+    """Repeat a measurement until no threads of this process wait for each other's processor: a
+    system may put threads that have slept on one processor, and takes a tenth of a second to move
+    them."""
     started = now = time.monotonic()
     while True:
         begun, before = now, waited(os.getpid())
@@ -202,5 +202,5 @@ def busy() -> float:
 
 
 def blas_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment concerns BLAS and threads."""
+    """Return the environment variables that concern BLAS and threads."""
     return {name: variables.get(name, "unset") for name in (*POOLS, *UNSET)}

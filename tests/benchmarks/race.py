@@ -20,7 +20,7 @@ LIMIT = 120.0
 """Seconds after which a contestant that does not answer is ended."""
 
 LEAST, MOST = 3, 60
-"""How many blocks are timed at least and at most."""
+"""The fewest and the most blocks that are timed."""
 
 WIDE_KINDS = ("jacobian", "hessian")
 """Kinds whose peak memory is measured."""
@@ -31,7 +31,7 @@ class Failed(Exception):
 
 
 class Rival(Protocol):
-    """What a race needs of a contestant, in another process or not."""
+    """The interface of a contestant in a race, in this process or another."""
 
     def prepare(self, case: Case) -> Prepared: ...
 
@@ -125,7 +125,7 @@ def rates(threads: int, scratch: Path, log: Path, device: str = "") -> machine.R
 
 @dataclass
 class Entry:
-    """What a contestant did in a case: seconds of the blocks, or the reason why there are none."""
+    """A contestant's result in a case: seconds of the blocks, or the reason why there are none."""
 
     reason: str = ""
     variant: str = ""
@@ -158,7 +158,7 @@ class Outcome:
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to JSON."""
         return asdict(self)
 
 

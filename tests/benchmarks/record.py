@@ -1,4 +1,4 @@
-"""What a row of the benchmark is."""
+"""A row of the benchmark."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Row:
 
     @property
     def batched(self) -> tuple[bool, ...]:
-        """Which inputs have a batch axis."""
+        """The inputs that have a batch axis."""
         return tuple(name in self.function.batch for name in self.inputs)
 
     def symmetric(self) -> list[bool]:
-        """By which inputs the derivative is compared by its symmetric part alone."""
+        """The inputs by which only the symmetric part of the derivative is compared."""
         return [
             self.function.inputs[position].structure in ("symmetric", "spd")
             for position in self.wrt
@@ -90,7 +90,7 @@ class Case(NamedTuple):
         return text if self.dtype == "float64" else f"{text}, {self.dtype}"
 
     def reference(self) -> tuple[str, int, str]:
-        """What another process finds the case by."""
+        """The text by which another process finds the case."""
         return self.row.name, self.size, self.dtype
 
     def arguments(self) -> list[np.ndarray]:

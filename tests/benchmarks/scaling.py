@@ -1,11 +1,9 @@
-"""What more processors would give: `python -m tests.benchmarks.scaling`.
-
-The model of `scaling_model`, of each way in which threads share work, is fitted to times of one and
-two threads of this machine, and says what more of them would take: where helpers are awake, as in
-the calls that are measured, one right after the other, and where they sleep. How many threads do
-how many parts is not modelled: processes that are told of so many threads do the calls here,
-however long that takes, and their results are compared with the closed forms.
-"""
+"""Prediction of times on more processors: `python -m tests.benchmarks.scaling`. The model of
+`scaling_model` is fitted, for each way of sharing work, to times of one and two threads of this
+machine, and predicts times of more threads: with awake helpers, as in calls one right after the
+other, and with helpers that sleep. The number of threads and parts is not modelled: processes with
+so many threads run the calls here, however long that takes, and their results are compared with the
+closed forms."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ SUBJECTS = (
     ),
     Subject("BLAS", Form(blas=True), "X X vjp", tuple({"n": n} for n in (256, 512, 1024, 1536))),
 )
-"""Where memory takes the time, the arrays are larger than caches."""
+"""The functions; arrays are larger than caches if memory limits the time."""
 
 
 def in_process(threads: int) -> None:
@@ -163,7 +161,7 @@ def beginning(pool: Any, threads: int) -> tuple[float, float]:
 
 
 class Found(NamedTuple):
-    """What a process has printed."""
+    """The output of a process."""
 
     calls: list[list[Call]]
     wake: float
@@ -171,7 +169,7 @@ class Found(NamedTuple):
 
 
 def found_with(threads: int, scratch: Path) -> Found:
-    """What a process with so many threads finds out."""
+    """Run a process with so many threads, and return its output."""
     code = f"from tests.benchmarks import scaling; scaling.in_process({threads})"
     environment = machine.environment(threads, scratch)
     done = subprocess.run(
@@ -182,8 +180,8 @@ def found_with(threads: int, scratch: Path) -> Found:
 
 
 def predicted(model: Model, one: Call, call: Call, form: Form, there: Machine) -> tuple[float, str]:
-    """How many times as fast as one thread a call would be, and what keeps it most from being as
-    many times as fast as the processors that there are."""
+    """Predict how many times as fast as one thread a call is, and the main reason why it is not as
+    many times as there are processors."""
     losses = model._replace(slower=0.0).losses(call, form, there)
     speed = model.seconds(one, form, there) / sum(losses.values())
     return speed, max(losses, key=losses.__getitem__)

@@ -1,11 +1,10 @@
-"""How long calls take whose work threads share.
+"""A model of the time of calls whose work threads share.
 
-One thread works alone for a time. The caller wakes helpers that sleep, which then begin one after
-the other, as each needs Python's lock for a moment; whoever is free takes the next part, one after
-the other too. A part takes as long as its share of the work: of floating-point operations, or of
-bytes where memory is waited for, which take longer once so many threads wait that memory gives no
-more. Where results are sums, one thread adds up what the parts have made of them.
-"""
+One thread works alone for a time. The caller wakes sleeping helpers, which begin one after the
+other, as each needs Python's lock for a moment; a free thread takes the next part, one after the
+other, too. A part takes as long as its share of the work: of floating-point operations, or of bytes
+if memory limits it, which take longer once the threads saturate memory. If results are sums, one
+thread adds up the partial sums."""
 
 from __future__ import annotations
 

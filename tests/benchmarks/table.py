@@ -33,8 +33,8 @@ def ratio(outcome: Outcome) -> float | None:
 
 
 def specialist_ratio(outcome: Outcome) -> float | None:
-    """As `ratio`, of the specialist's time: below 1 the generated kernel is slower than the one
-    written by hand."""
+    """Return the ratio of the specialist's time: below 1 the generated kernel is slower than the
+    one written by hand."""
     ours, other = outcome.entries.get(OURS), outcome.entries.get(SPECIALIST)
     if ours is None or ours.reason or other is None or other.reason:
         return None
@@ -42,7 +42,7 @@ def specialist_ratio(outcome: Outcome) -> float | None:
 
 
 def median_ratio(outcome: Outcome) -> float | None:
-    """As `ratio`, of medians."""
+    """Return the ratio of medians."""
     ours, other = outcome.entries.get(OURS), best(outcome)
     if ours is None or ours.reason or other is None:
         return None
@@ -50,8 +50,8 @@ def median_ratio(outcome: Outcome) -> float | None:
 
 
 def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """What derivatrix could not do, then what it loses, most first, then what it wins, least
-    first; what has no ratio last."""
+    """Order outcomes: failures of derivatrix, then losses, the largest first, then gains, the least
+    first; outcomes without a ratio last."""
 
     def key(outcome: Outcome) -> float:
         ours = outcome.entries.get(OURS)
@@ -64,12 +64,12 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """Of one ratio at least."""
+    """Return the geometric mean of one or more ratios."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def duration(seconds: float) -> str:
-    """With three digits and a unit."""
+    """Print a time with three digits and a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g}{unit}"
@@ -77,7 +77,7 @@ def duration(seconds: float) -> str:
 
 
 def size(nbytes: int | None) -> str:
-    """In MB."""
+    """Print a size in MB."""
     return "" if nbytes is None else f"{nbytes / 1e6:.3g} MB"
 
 
@@ -162,14 +162,14 @@ def stages(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 
 def markdown(cells: Sequence[Sequence[str]]) -> str:
-    """As a table of Markdown."""
+    """Print a table in Markdown."""
     escaped = [[cell.replace("|", "\\|").replace("*", "\\*") for cell in row] for row in cells]
     lines = [f"| {' | '.join(row)} |" for row in escaped]
     return "\n".join([lines[0], "|" + " --- |" * len(cells[0]), *lines[1:]])
 
 
 def terminal(cells: Sequence[Sequence[str]], names: Sequence[str]) -> Table:
-    """For rich; of the times only the least."""
+    """Make a table for rich; of the times only the least."""
     fixed = len(cells[0]) - len(names)
     title = "least time of a call; rows that lose first"
     table = Table(title=title, title_justify="left", padding=(0, 0, 0, 1))

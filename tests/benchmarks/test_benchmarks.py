@@ -171,7 +171,7 @@ def test_failures_come_before_losses() -> None:
 
 
 class Fake(Contestant):
-    """With a variant that fails, a slow and a quick one."""
+    """A contestant with a variant that fails, a slow one and a quick one."""
 
     name = version = "fake"
 

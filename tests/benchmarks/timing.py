@@ -14,7 +14,7 @@ BLOCK = 0.02
 
 
 def at_once() -> None:
-    """What waits for calls that are done when they return."""
+    """Wait for nothing: calls are complete when they return."""
 
 
 def block(call: Callable[[], Any], loops: int, finish: Callable[[], None] = at_once) -> float:
@@ -32,7 +32,7 @@ def block(call: Callable[[], Any], loops: int, finish: Callable[[], None] = at_o
 def calibrate(
     call: Callable[[], Any], seconds: float = BLOCK, finish: Callable[[], None] = at_once
 ) -> int:
-    """How many calls fill a block."""
+    """Count the calls that fill a block."""
     loops = 1
     while True:
         taken = block(call, loops, finish) * loops

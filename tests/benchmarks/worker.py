@@ -115,7 +115,7 @@ def serve(connection: Connection, name: str, threads: int, device: str, log: Pat
 
 
 def device_rates() -> machine.Rates:
-    """What the CUDA device reaches."""
+    """Measure the rates of the CUDA device."""
     from tests.benchmarks.contestants import device  # which needs CuPy
 
     return device.rates()
@@ -139,7 +139,7 @@ def one_line(error: Exception) -> str:
 
 
 def _redirect(log: Path) -> None:
-    """What the contestant prints goes to a file."""
+    """Redirect the contestant's output to a file."""
     with log.open("a", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

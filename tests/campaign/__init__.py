@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass
 class Progress:
-    """What is known of a campaign so far."""
+    """The state of a campaign."""
 
     name: str
     seed: int
@@ -89,7 +89,7 @@ def record(folder: Path, name: str, seed: int) -> Path:
 
 
 def so_far(path: Path) -> Progress:
-    """What a record says; its last line may be half written."""
+    """Read a record, whose last line may be half written."""
     name, _, seed = path.stem.rpartition("-")
     progress = Progress(name, int(seed))
     lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []

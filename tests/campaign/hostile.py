@@ -34,11 +34,11 @@ from tests.campaign.hostile_case import PLANTED, Case
 from tests.points import numbers
 
 SECONDS = 10.0
-"""How much of the processor's time a case may take, unless it says more itself."""
+"""Most processor time of a case, unless the case says more itself."""
 MEMORY = 500
-"""How many MB a case may add to the most memory that the process has had."""
+"""Most MB that a case may add to the peak memory of the process."""
 LONGEST = 2000
-"""How many letters the message of an error may have."""
+"""Most characters of an error's message."""
 
 
 class Overtime(BaseException):
@@ -65,7 +65,7 @@ def trial(seed: int, number: int) -> Outcome:
 
 
 def verdict(case: Case) -> str:
-    """What is wrong with a case; "" where nothing is."""
+    """Run a case; return the problem, or ""."""
     before = most_memory()
     files = {*os.listdir()}
     try:
@@ -89,7 +89,7 @@ def most_memory() -> int:
 
 
 def outcome_of(case: Case) -> str:
-    """What is wrong with the error or the function that a case ends in."""
+    """Check the error or the function in which a case ends; return the problem."""
     try:
         made = case.make()
         if not isinstance(made, Function):
@@ -107,7 +107,7 @@ def outcome_of(case: Case) -> str:
 
 
 def unclear(message: str) -> str:
-    """What is wrong with the message of an error."""
+    """Check the message of an error; return the problem."""
     if not message.strip():
         return "the error says nothing"
     if len(message) > LONGEST:
@@ -161,7 +161,7 @@ def limited(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """In an empty folder, where every file that is made is seen."""
+    """Change to an empty folder, in which every new file is noticed."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

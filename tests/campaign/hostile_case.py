@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PLANTED = "planted_by_a_text"
-"""What code in names and texts makes: a file of this name, or this name in `builtins`."""
+"""The name of a file, or in `builtins`, that code in names and texts makes if it is run."""
 CODE = (
     f"__import__('os').system('touch {PLANTED}')",
     f"globals()[open('{PLANTED}', 'w')]",

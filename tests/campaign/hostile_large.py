@@ -38,7 +38,7 @@ def many(count: int) -> Function:
 
 
 def twice_read(made: dx.Array) -> Function:
-    """What is read in two loops."""
+    """Make an expression that two loops read."""
     return of(X @ made + made, X, x, wrt=["x"])
 
 
@@ -139,7 +139,7 @@ LARGE: dict[str, tuple[Callable[[], Function], Callable[..., Any] | None]] = {
 }
 """Expressions by what they are, and their values where these are plain."""
 SECONDS = 60.0
-"""How long one of them may take: that of most is a second."""
+"""Most time of a case; most take a second."""
 
 
 def cases(number: int) -> Iterator[Case]:

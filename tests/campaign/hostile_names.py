@@ -60,7 +60,7 @@ OTHERS = (
     [],
     {},
 )
-"""What is no text at all."""
+"""Values that are no text."""
 LETTERS = "xyn_0'\"\\\n\r\t{}%/.;#()[]=:ﬁ𝐱·\u0301\u200bé"
 
 

@@ -23,12 +23,12 @@ from tests.points import draw_all, leaves
 
 SIZES = (0, 1, 2, 3, 7, 17)
 LARGE = 64
-"""Of one axis, where the others are at most 3: Hessians have its fourth power of entries."""
+"""The size of one axis; the others are at most 3, as Hessians have the fourth power of entries."""
 BATCHES = (0, 1, 5)
 DRAWN = 4
 """Choices of sizes for a function."""
 KINDS = ("value", "vjp", "jvp")
-"""What is compared of stacks."""
+"""The kinds that are compared for stacks."""
 
 
 def trial(seed: int, number: int) -> Outcome:
@@ -89,7 +89,7 @@ def drawn(chance: random.Random) -> str:
 def apart(
     stacked: Function, sizes: dict[str, int], single: ModuleType, other: ModuleType
 ) -> list[str]:
-    """How results of stacks differ from those of their samples, one after the other."""
+    """Compare results of stacks with those of their samples; return the differences."""
     values, told = draw_all(stacked, seed=0, sizes=sizes), []
     for kind in KINDS:
         arguments = stacked.derivatives.arguments(kind)

@@ -56,7 +56,7 @@ def check(expression: Array) -> None:
 
 
 def compare(kind: str, point: Point, nodes: Any, theirs: dict[str, Any]) -> None:
-    """What belongs to each input, within its structure, as ours are."""
+    """Compare the results for each input, projected to its structure."""
     assume(moderate(*theirs.values()))
     for (name,), node in nodes.items():
         expected = within(point.leaves[name], point.values[name], np.asarray(theirs[name]))
@@ -79,7 +79,7 @@ def gradient(theirs: Callable[[Arrays], Any], point: Point) -> Callable[[Arrays]
 
 
 def known(call: Callable[[], Any]) -> Any:
-    """What JAX gives; the expression is left out where it has no such function or derivative."""
+    """Call JAX; an expression without a counterpart or a derivative there is skipped."""
     try:
         return call()
     except UNKNOWN:

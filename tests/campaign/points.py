@@ -38,8 +38,8 @@ LEFT_OUT = {
         "normnuc(",
     ),
 }
-"""For kinds of derivatives, what is in the text of functions that are known to lack them, although
-there are such: docs/explanation/reliability.md."""
+"""Kind -> texts of functions that are known to lack this derivative, although it exists:
+docs/explanation/reliability.md."""
 AGREES = 1e-7
 """The relative difference up to which two numbers are the same."""
 
@@ -148,7 +148,7 @@ def tangent(leaf: Leaf, value: np.ndarray, random: np.random.Generator) -> np.nd
 
 
 def check(kind: str, case: Case, random: np.random.Generator, outcome: Outcome) -> None:
-    """Whether the closed form has the derivative that there is at a point."""
+    """Return whether the closed form has the derivative that exists at a point."""
     other = tangents(case.function, case.values, random)
     expected = limit(kind, case, other)
     if expected is None:

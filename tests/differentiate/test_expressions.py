@@ -136,7 +136,7 @@ def test_derivatives_of_samples() -> None:
 
 
 def test_derivatives_of_roots() -> None:
-    """By the implicit function theorem, twice."""
+    """Compare with the implicit function theorem, twice."""
     y = dx.vector("y", n)
     root = dx.root(y - dx.tanh(A @ y + x) / 2, y, dx.zeros(n))
     slopes = 1 - dx.tanh(A @ root + x) ** 2

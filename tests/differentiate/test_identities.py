@@ -34,8 +34,8 @@ PLACES = {
     "dominant": lambda array: 0.3 * array + 2 * np.eye(array.shape[-1]),
     "spread": lambda array: 0.1 * array + np.diag(np.arange(1.0, array.shape[-1] + 1)),
 }
-"""Where points are drawn that no structure of an input says: a small matrix, one whose diagonal
-dominates, one with real eigenvalues far apart."""
+"""Restrictions of points that no structure expresses: a small matrix, a dominant diagonal, real
+eigenvalues far apart."""
 
 
 class Setting:

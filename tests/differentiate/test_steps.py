@@ -55,7 +55,7 @@ GOLDEN: dict[str, list[tuple[str, str]]] = {
     ],
 }
 LAST = ("collected: ", "the part of G that is ")
-"""How the reason of a derivation's last line begins."""
+"""Beginnings of the reason for a derivation's last line."""
 DIMS = {"A": "n n", "X": "n n", "x": "n", "S": "n n spd"}
 
 

@@ -59,7 +59,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
 
 
 def changes(functions, directory: Path) -> list[building.Difference]:
-    """What `check` finds, but for the certificate that a build without verification lacks."""
+    """Return the differences that `check` finds, but for the certificate."""
     return [part for part in dx.check(functions, directory) if part.file not in CERTIFICATE]
 
 
@@ -212,7 +212,7 @@ def test_a_module_edited_by_hand_beyond_recognition_is_not_removed(tmp_path):
 
 
 def build_again(built, tmp_path, monkeypatch, change):
-    """Which modules a build verifies in a copy of `built` that something is done to before."""
+    """Change a copy of `built`, build again, and return the modules that this verifies."""
     copy = tmp_path / "copy"
     shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
     change(copy)
@@ -349,7 +349,7 @@ def test_many_functions_are_derived_by_several_processes(monkeypatch, forgotten)
 
 
 def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
-    """In a process that imports the modules under the name that they have there."""
+    """The code is found in a process that imports the modules under the name of the package."""
     (tmp_path / "outer").mkdir()
     (tmp_path / "outer" / "__init__.py").write_text("raised = 1 / 0 if False else None\n")
     total = dx.function("total", [a], dx.sum(dx.exp(a)))
@@ -394,8 +394,8 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
 
 
 def test_a_verified_build_leaves_its_code(tmp_path):
-    """What verification compiled is there for programs that import the package, also after another
-    build, which leaves the files of the support as they are."""
+    """Programs that import the package find the code that verification compiled, also after another
+    build, which leaves the files of the support unchanged."""
     kinds = ["value", "jvp"]
     # no program can import this one
     dx.build([triple], tmp_path / "1c", verify=False, warm=True, kinds=kinds)

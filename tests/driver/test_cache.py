@@ -38,7 +38,7 @@ def own(tmp_path, monkeypatch):
 
 
 def place() -> Path:
-    """Where a module is compiled."""
+    """Compile `double`, and return the path of its module."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return Path(dx.compile(double).__file__)
@@ -105,7 +105,7 @@ def test_a_cache_that_belongs_to_another_user_is_not_used(own, monkeypatch, part
 @posix
 @pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o1777, False), (0o755, False)])
 def test_directories_above_the_cache(tmp_path, monkeypatch, mode, refused):
-    """In one that all may write to, as /tmp, nobody may rename what is another's."""
+    """In a sticky directory, such as /tmp, no user can rename the files of another one."""
     (tmp_path / "above").mkdir()
     (tmp_path / "above").chmod(mode)
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "above" / "cache"))
@@ -120,7 +120,7 @@ def test_directories_above_the_cache(tmp_path, monkeypatch, mode, refused):
 
 @posix
 def test_a_group_of_one_s_own_may_write(own, monkeypatch):
-    """Where each user has a group, files are made for it to write to, too."""
+    """On systems with a group for each user, files are writable for this group."""
     own.chmod(0o770)
     monkeypatch.setattr(user_cache, "_is_own_group", lambda group: True)
     assert place().is_relative_to(own)
@@ -148,7 +148,7 @@ def outer(x):
 
 
 def flipped(contents: bytes) -> bytes:
-    """As a disk may lose it: other bits, here and there."""
+    """Flip bits here and there, as a disk may."""
     changed = bytearray(contents)
     for position in range(len(changed) // 4, len(changed), 97):
         changed[position] ^= 0x55
@@ -180,7 +180,7 @@ def kept(tmp_path_factory):
 
 
 def called(folder: Path, file: str = "kept.py", argument: float = 3) -> float:
-    """What the outer function makes of 3, in a module of its own."""
+    """Call the outer function with 3, in a new module."""
     spec = importlib.util.spec_from_file_location("kept", folder / file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -296,7 +296,8 @@ def start(folder: Path, *names: str, place: str = "cache") -> subprocess.Popen:
 
 
 def outcome(process: subprocess.Popen) -> tuple[list[str], str]:
-    """What the process printed: results, and how often the kernel and its helper came from disk."""
+    """Return the results that the process printed, with the numbers of cache hits of the kernel and
+    its helper, and its warnings."""
     told, problems = process.communicate()
     assert process.returncode == 0, problems
     return told.split(), problems
@@ -311,7 +312,7 @@ def test_a_changed_helper_is_compiled_anew_with_its_callers(packages):
 
 
 def test_a_module_that_is_built_again_is_compiled_anew(tmp_path):
-    """In one process, too."""
+    """Both modules are loaded in one process."""
     kernels = []
     for factor in (2, 3):
         changed = dx.function("changed", [a], factor * dx.logsumexp(a))

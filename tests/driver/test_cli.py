@@ -309,7 +309,7 @@ def test_a_function_file_that_is_wrong(run, tmp_path, name):
 
 
 def test_a_function_file_that_interrupts(run, tmp_path):
-    """As Ctrl-C does: the error is not turned into another, lest somebody catches it."""
+    """Like Ctrl-C, the error is not turned into another one, which a caller could catch."""
     (tmp_path / "long.py").write_text("x = 1\nraise KeyboardInterrupt\n")
     result = run("build", "long.py", "-o", "out")
     assert result.exit_code == 130
@@ -522,7 +522,7 @@ def test_workers_end_with_the_build(run, tmp_path, number):
 
 
 def wait_for_the_end(processes):
-    """Of processes that end by themselves once the one that started them has."""
+    """Wait for processes to end by themselves after the one that started them."""
     deadline = time.monotonic() + 20
     while any(map(lives, processes)):
         assert time.monotonic() < deadline
@@ -586,7 +586,8 @@ time.sleep(60)
 
 
 def attend_to_interrupts():
-    """For a process that is started: shells let those in the background ignore them."""
+    """Restore the handling of interrupts in a started process: shells let background processes
+    ignore them."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -40,14 +40,14 @@ def test_the_generated_module_is_right(name):
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 def test_a_function_that_is_off_by_a_ten_thousandth_fails(name, kind):
-    """In each array that it returns, one entry is moved by 1e-4 of the largest."""
+    """One entry of each returned array is moved by 1e-4 of the largest entry."""
     module = dx.compile(FUNCTIONS[name])
     for position in range(count(module, kind)):
         assert not dx.verify(spoilt(module, kind, position)).passed
 
 
 def count(module, kind):
-    """How many arrays a function returns."""
+    """Count the arrays that a function returns."""
     names = sum(entry["wrt"] for entry in module.INPUTS)
     if kind in ("value", "jvp"):
         return 1

@@ -144,7 +144,7 @@ def test_the_certificate_vouches_for_the_modules_of_all_files(tmp_path, monkeypa
 
 
 def test_builds_of_two_files_at_the_same_time(tmp_path):
-    """As `make -j` runs them: the package has the modules of both."""
+    """As with `make -j`, the package has the modules of both files."""
     files = [declare(tmp_path / f"{name}.py", **{name: 2}) for name in ("one", "two")]
     loaded = [dx.load_functions(file) for file in files]
     out, errors = tmp_path / "out", []

@@ -207,8 +207,8 @@ def test_linear_algebra_errors_name_the_operation(
 
 
 def test_a_kernel_that_fails_is_not_called_again() -> None:
-    """What takes arguments as they are leaves only errors about arguments to what says them in
-    full."""
+    """Its error passes through; only after errors about arguments does the slow path call again,
+    to report these in full."""
     module = dx.compile(dx.function("invert", [X], dx.inv(X)))
     module.value(np.eye(2))
     with pytest.raises(np.linalg.LinAlgError) as caught:
@@ -254,8 +254,8 @@ def test_numbers_in_single_precision() -> None:
 
 
 def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In both precisions, and numbers of NumPy's, with `out` and without, once the kernels are
-    compiled: only others take the long way."""
+    """Once kernels are compiled, arguments that fit skip the slow path: in both precisions, NumPy
+    scalars too, with and without `out`."""
     module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
 
     def used(real: type) -> None:
@@ -304,7 +304,7 @@ def test_kernels_of_more_than_thirty_arguments() -> None:
 
 
 def test_kernels_refuse_wrong_shapes() -> None:
-    """What they would read or write beyond an array's end."""
+    """Wrong shapes would make kernels read or write beyond an array's end."""
     module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
     x, v = np.eye(3), np.ones(3)
 

@@ -73,7 +73,7 @@ def of_sizes(names: Sequence[str]) -> list[Function]:
 
 
 def is_accepted(name: str) -> bool:
-    """Whether an input may have the name: it is no keyword, nothing built in, not taken."""
+    """Return whether an input may have the name: no keyword, builtin or reserved name."""
     try:
         x = dx.vector(name, "n_")
         return bool(dx.function("f_", [x], 2 * x))
@@ -89,7 +89,7 @@ def expected(declare: Declare, count: int, kinds: tuple[str, ...] | None) -> lis
 
 
 def results(module: ModuleType) -> list[np.ndarray]:
-    """What all functions of a module return, operators as arrays."""
+    """Return the results of all functions of a module, operators as arrays."""
     arrays = arguments(module)
     wrt = [array for array, entry in zip(arrays, module.INPUTS, strict=True) if entry["wrt"]]
     found: list[np.ndarray] = []

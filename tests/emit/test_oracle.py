@@ -270,8 +270,8 @@ h, C = dx.vector("h", 3), dx.matrix("C", 3, 3)
 
 
 def first(value: dx.Array) -> dx.Function:
-    """Of first derivatives alone, as that of a vector is: those of a number found by Newton's
-    method are enough to compile."""
+    """Keep first derivatives alone, as a vector has: for a number found by Newton's method these
+    suffice to compile."""
     return dx.function("f", [z, h], value * h, wrt=[z])
 
 
@@ -363,7 +363,7 @@ LATE = {
     *("a product is symmetric", "a sum is lower", "coefficients are lost"),
     "chains of formulas are turned",
 }
-"""Those that are planted in thorough tests only: others are in the same places."""
+"""The faults that only thorough tests plant, as others are in the same places."""
 
 COMPARED: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     "three is one in a derivative": (

@@ -556,7 +556,7 @@ def nodes(draw, steps=6):
 
 
 def well_conditioned(node):
-    """Whether the values stay of a size at which rounding does not matter."""
+    """Return whether values have magnitudes at which rounding errors are negligible."""
     values = values_of(node)
     with np.errstate(all="ignore"):
         for part in topological([node]):
@@ -646,8 +646,8 @@ LETTERS = [
     ("kron(A,X)", "A: q m, X: n p", "X", "vjp",
      "Σ_{i,j} A[i,j] Ȳ[i n:i n + n, j p:j p + p]"),
 ]  # fmt: skip
-"""What is repeated has the letter that books have for it, where that is free; products with blocks
-are sums over these."""
+"""Repeated parts have the letters of textbooks, if these are free; products with blocks are sums
+over blocks."""
 
 LETTER_SIZES = {"n": 3, "m": 2, "p": 4, "q": 2, "k": 2, "d": 2, "N": 5, "c": 3}
 

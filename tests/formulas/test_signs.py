@@ -117,7 +117,7 @@ def test_names_are_unlike_each_other(pair: tuple[str, str], style: str) -> None:
 
 
 def test_letters_of_indices_and_parts_are_no_inputs() -> None:
-    """Of a formula in which the input itself does not occur, too."""
+    """The input itself does not occur in some of the formulas."""
     i, j = dx.vector("i", n), dx.matrix("j", n, m)
     function = dx.function("f", [i, j], dx.outer(i, j @ dx.ones(m)))
     line, _ = function.derivatives.equation_lines("jacobian")
@@ -128,7 +128,7 @@ def test_letters_of_indices_and_parts_are_no_inputs() -> None:
 
 
 def test_parts_of_numpy_texts_leave_inputs_alone() -> None:
-    """In one scope, one text after the other: an assignment in one would change the next."""
+    """Texts are evaluated one after the other in one scope: an assignment would change the next."""
     others = [dx.matrix(f"t{number}", n, n) for number in range(1, 5)]
     function = dx.function(
         "f", [X, *others], dx.inv(X @ X.T + dx.eye(n)) @ dx.pinv(X) + sum(others)

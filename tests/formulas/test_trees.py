@@ -206,7 +206,7 @@ def test_transposition(kind: type[Tree]) -> None:
 
 @each_kind
 def test_reductions(kind: type[Tree]) -> None:
-    """What is built around a tree of any kind."""
+    """Sums, norms, traces and products of a tree of any kind."""
     for own in samples(kind):
         other = own.make.tree(own.shape, 1)
         product = np.asarray(np.sum(own.value * own.read(other)))
@@ -512,7 +512,7 @@ FEW = [
 
 
 def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
-    """What the constructors make of trees, each in each place."""
+    """Combine trees by the constructors, each tree in each place."""
     number = {text: kinds.Number(sympy.Rational(text)) for text in ("-1", "2", "-1/2", "1/2")}
     scalars = [tree for tree in trees if not tree.rank]
     matrices = [tree for tree in trees if tree.rank == 2]

@@ -227,7 +227,7 @@ def test_what_has_no_vec_form_says_so() -> None:
 
 
 def test_a_batch_is_one_sample() -> None:
-    """As in the other styles for reading; so is the text in NumPy."""
+    """Formulas and NumPy texts are those of one sample, as in other styles."""
     n, m = dx.dims("n m")
     X, A = dx.matrix("X", n, m), dx.matrix("A", n, n)
     function = dx.function("turned", [X, A], X.T @ A @ X, batch=[X])

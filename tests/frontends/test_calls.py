@@ -66,7 +66,7 @@ def test_names_and_sizes_are_those_of_the_arguments(fn: Function) -> None:
 
 @pytest.mark.parametrize("rule", REGISTRY, ids=lambda rule: f"{rule.operation.name}{rule.output}")
 def test_every_operation_of_the_registry(rule: Any) -> None:
-    """At arguments that have the structures of the inputs by construction."""
+    """Arguments have the structures of the inputs by construction."""
     inputs = [Array(LEAVES[name]) for name in "MHLO"[: arity(rule)]]
     fn = dx.function("rule", inputs, rule(*inputs))
     M, H, L, O = (Array(LEAVES[name]) for name in "MHLO")  # noqa: E741

@@ -177,7 +177,7 @@ def test_one_that_fails(
 
 
 def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -> None:
-    """As with few samples, only the sample that has it is nan."""
+    """Only the sample with nan is nan, as with few samples."""
     matrices, vectors = np.broadcast_to(np.eye(4), (40, 4, 4)).copy(), np.ones((40, 4))
     matrices[7, 2, 1] = matrices[7, 1, 2] = np.nan
     for module in (solving, positive):

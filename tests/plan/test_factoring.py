@@ -16,7 +16,7 @@ LETTERS = "abcdef"
 
 
 def value(table: Scalars, number: int) -> Fraction:
-    """What a value is for some numbers, exactly."""
+    """Evaluate a value exactly at some numbers."""
     operator, payload, children = table.entries[number]
     parts = [value(table, child) for child in children]
     match operator:
@@ -106,7 +106,7 @@ def test_what_products_have_in_common() -> None:
 
 
 def test_little_is_left_as_it_is() -> None:
-    """What saves little is not worth its longer chains."""
+    """A small saving does not justify longer chains of operations."""
     table = Scalars()
     a, b, c, d, e, f = (table.name(letter) for letter in LETTERS)
     values = [table.sum([table.product([a, b]), table.product([a, c]), d, e, f])]

@@ -15,7 +15,7 @@ A, B, x = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.vector("x", n)
 
 
 def readers(function: Function, kind: str, name: str) -> int:
-    """How many steps read an argument."""
+    """Count the steps that read an argument."""
     steps = kernel_plan(function.derivatives, kind).steps
     return sum(name in {buffer.name for buffer in buffers(step)} for step in steps)
 
@@ -36,7 +36,7 @@ def test_what_is_needed_between_stays_there() -> None:
 
 
 def test_few_pairs_are_tried() -> None:
-    """Those with an argument in common only: large plans have hundreds of steps."""
+    """Only pairs with a common argument are tried: large plans have hundreds of steps."""
     layers, weights = x, [dx.matrix(f"W{number}", n, n) for number in range(6)]
     for weight in weights:
         layers = dx.tanh(weight @ layers)

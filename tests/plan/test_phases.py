@@ -63,7 +63,7 @@ def phases(rows: Rows) -> list[Only]:
 @pytest.mark.parametrize("name", PHASED)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_phases_make_the_whole(name: str, sizes: dict[str, int]) -> None:
-    """As plain Python, share by share in several orders."""
+    """Run as plain Python, share by share in several orders."""
     function, kind, count = PHASED[name]
     rows = planned(name).rows
     assert rows is not None and rows.phases == count
@@ -133,7 +133,7 @@ def test_what_is_not_phased(body: dx.Expr) -> None:
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize("name", ["chain", "direction", "form"])
 def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads: int) -> None:
-    """The same as by one thread."""
+    """Results equal those of one thread."""
     function, kind, _ = PHASED[name]
     module = dx.compile(function)
     pool = with_threads(monkeypatch, module, threads)

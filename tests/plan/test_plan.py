@@ -323,7 +323,8 @@ def test_symmetric_products_are_added_to_symmetric_terms_by_half() -> None:
 
 
 def test_products_of_a_matrix_with_itself_are_told_from_others() -> None:
-    """By the routine; with weights of the rows they are one call, without a weighted copy."""
+    """They have their own routine; with weights of rows they are one call, without a weighted
+    copy."""
     weights = ir.Leaf("w", (n,))
     weighted = ir.einsum([(X, "ji"), (weights, "j")], "ji")
     squared = ir.einsum([(X, "ji"), (weights, "j"), (weights, "j")], "ji")
@@ -587,7 +588,7 @@ def test_kernels_are_callable_from_compiled_code(square: ModuleType) -> None:
 
 @pytest.mark.parametrize("power", [-1, -2, -3])
 def test_a_number_divided_by_a_power_of_a_size_of_zero_is_infinite(power: int) -> None:
-    """In kernels, that raise nothing."""
+    """Kernels return infinity and do not raise."""
     text = Printer().coefficient(dims("n") ** power + 3 * (dims("n") + 1) ** power)
     compiled = numba.njit(error_model="numpy")(eval(f"lambda n: {text}"))
     assert compiled(0) == np.inf

@@ -88,7 +88,7 @@ def alone(step: LoopNest) -> bool:
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("sizes", [{"n": 5, "m": 2}, {"n": 1, "m": 4}, {"n": 2, "m": 3}])
 def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
-    """As plain Python, which computes shares in the wrong order, some of them empty."""
+    """Run as plain Python, with shares in the wrong order, some of them empty."""
     check_plain(*SHARED[name], sizes)
 
 
@@ -134,7 +134,7 @@ assert len(pool._THREAD_POOL.helpers) == 1
 
 
 def test_work_arrays_stay_until_the_last_share_is_done() -> None:
-    """With a C library that overwrites memory that is given back."""
+    """The C library overwrites freed memory."""
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-c", CHAIN]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

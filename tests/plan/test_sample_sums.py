@@ -75,8 +75,8 @@ def planned(function: Function, kind: str) -> Plan:
 def test_parts_add_up(
     name: str, sizes: dict[str, int], reuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As plain Python, which adds parts of different lengths, the last one first; with the samples
-    as the last axis in memory wherever that can be, too."""
+    """Run as plain Python, with parts of different lengths, the last one first; also with the
+    samples as the last axis in memory, if that is possible."""
     monkeypatch.setattr(sample_sums, "REUSE", reuse)
     function, kind = ADDED[name]
     made = planned(function, kind)
@@ -112,7 +112,7 @@ def test_the_order_of_axes() -> None:
 
 
 def test_a_stack_of_products_with_the_samples_last() -> None:
-    """By BLAS, which nothing is copied for."""
+    """BLAS multiplies without copies."""
     made = planned(*ADDED["stack of products"]).sums
     assert made is not None and made.least == sample_sums.MIN_SAMPLES_BATCH_LAST
     products = [step for step in made.part.steps if isinstance(step, Gemm)]

@@ -40,7 +40,7 @@ def in_lanes(function: Function, kind: str) -> bool:
 @pytest.mark.parametrize("name", SIDE_BY_SIDE)
 @pytest.mark.parametrize("samples", [1, LANES - 1, LANES, 2 * LANES + 3])
 def test_lanes_compute_every_sample(name: str, samples: int) -> None:
-    """As plain Python; what lanes without a sample compute shows nowhere."""
+    """Run as plain Python; lanes without a sample change no result."""
     function, kind = SIDE_BY_SIDE[name]
     assert in_lanes(function, kind)
     check_plain(function, kind, {"N": samples, "batch": samples}, 1e-10)

@@ -48,7 +48,7 @@ def join(*roots: ir.Node) -> list[ir.Node]:
 
 
 def contractions(*roots: ir.Node) -> int:
-    """How many products of matrices the nodes take."""
+    """Count the products of matrices in the nodes."""
     return sum(
         isinstance(node, ir.Einsum) and len(node.factors) > 1 and bool(node.contracted)
         for node in ir.topological(roots)

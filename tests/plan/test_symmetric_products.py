@@ -47,11 +47,11 @@ WHOLE = {
 
 
 BOTH = {name for name in PACKED if name not in ("diagonals", "one pair")}
-"""Those that are symmetric in two pairs of axes."""
+"""Products that are symmetric in two pairs of axes."""
 
 
 def halves(function: dx.Function) -> int:
-    """How many axes of a product are for pairs."""
+    """Count the packed axes of products."""
     steps = steps_of(function, "value")
     made = {size for s in steps if isinstance(s, Gemm) for size in s.target.buffer.shape}
     return sum(sympy.expand(size * (size + 1) / 2) in made for size in (h, d))

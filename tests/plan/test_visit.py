@@ -45,7 +45,7 @@ NEST = LoopNest("y[i] = ...", (Clear(Load(y, ())), LOOP, Start("s0"), Accumulate
 
 
 def test_what_statements_touch() -> None:
-    """In order; what is written to is not read."""
+    """Accesses are in order; a store does not read."""
     read = (Load(x, (i,)), False)
     writes = [(Load(y, ()), True), read, read, (Load(y, (i,)), True), read]
     assert list(accesses(NEST)) == writes

@@ -107,7 +107,7 @@ def test_kernels(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOMOGENEOUS)
 def test_second_derivatives(name: str) -> None:
-    """In float32, where cubes of lengths are beyond the range of numbers."""
+    """Cubes of lengths are beyond the range of float32."""
     function = function_of(name, HOMOGENEOUS)
     module = dx.compile(function)
     for kind in ("gradient", "hessian", "hvp"):
@@ -148,7 +148,7 @@ def test_powers_to_divide_by() -> None:
 
 
 def test_signs_stand_at_the_first_factor() -> None:
-    """As of minus a product LLVM makes one whose factors it may reorder."""
+    """LLVM would distribute the sign of a product, and then reorder its factors."""
     table = Scalars()
     one, two = table.name("x", 1.0), table.name("y", 1.0)
     quotient = table.operate("div", one, table.operate("mul", two, two))

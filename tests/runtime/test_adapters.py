@@ -1,4 +1,5 @@
-"""What all adapters stand on: sizes from shapes, packages that are needed, what is adapted."""
+"""Common parts of all adapters: sizes from shapes, required packages, the modules that are
+adapted."""
 
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def test_inputs_are_checked_for_their_structure_where_that_is_asked_for(structur
 
 @pytest.mark.parametrize("name", ["dask", "jax", "pytensor", "scipy", "torch"])
 def test_adapters_are_there_without_their_packages(name):
-    """Of no more than `import derivatrix`, and before what they are for is imported."""
+    """`import derivatrix` suffices, before the other package is imported."""
     code = f"import sys, derivatrix; derivatrix.{name}; print({name!r} in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(name == "scipy")

@@ -19,7 +19,7 @@ POINT = re.compile(r"step (\S+), error (\S+)")
 
 
 def written(directory, *reports):
-    """What the certificate for programs says of each module, and the page."""
+    """Return the entries of the JSON certificate for each module, and the HTML page."""
     runtime.write_certificate(directory, reports)
     modules = json.loads((directory / "certificate.json").read_text("utf-8"))["modules"]
     return modules, (directory / "certificate.html").read_text("utf-8")
@@ -40,7 +40,7 @@ def spoiled(make, kind):
 
 
 def best(report, kind):
-    """At each point the smallest error of the differences of one function."""
+    """Collect at each point the smallest error of the differences of one function."""
     return [min(curve.errors) for curve in report.curves if curve.function == kind]
 
 

@@ -27,7 +27,8 @@ OTHER_VERSION = "import derivatrix.version; derivatrix.version.VERSION = '9.9'"
 
 
 def elsewhere(given: Any, code: str, before: str = "", cache: Path | None = None) -> Any:
-    """What another process makes of `given`, which it unpickles, by `code`: or an error's text."""
+    """Run `code` in another process on the unpickled `given`; return its result, or the text of an
+    error."""
     program = (
         f"{before}\nimport pickle, sys\ntry:\n    given = pickle.load(sys.stdin.buffer)\n"
         f"    result = {code}\nexcept Exception as error:\n"

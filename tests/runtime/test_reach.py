@@ -1,4 +1,4 @@
-"""What verification reaches: branches for large sizes, special points; and what it does not."""
+"""The reach of verification: branches for large sizes, special points; and its limits."""
 
 import dataclasses
 import itertools
@@ -214,7 +214,7 @@ def test_a_function_wrong_in_special_cases_alone_fails(name, kind):
 
 
 def test_at_large_sizes_only_what_is_checked_is_called():
-    """Where second derivatives are not, the gradient is not for their differences."""
+    """Without second derivatives, the gradient is not called for their differences."""
     module = fakes.energy()
     called = []
     right = module.gradient

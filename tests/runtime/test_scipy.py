@@ -71,7 +71,8 @@ def test_each_structure_has_one() -> None:
 
 @pytest.mark.parametrize("structure", SHAPES)
 def test_parametrisations(structure: str, random: np.random.Generator) -> None:
-    """Of stacks: there and back; tangents, pullbacks and their derivatives by differences."""
+    """Stacks are converted to free numbers and back; tangents, pullbacks and their derivatives are
+    compared with differences."""
     shape, start = SHAPES[structure], turn(random, -1)
     own = PARAMETRISATIONS[structure].centred(np.stack([start, start.T]))
     free, direction = random.normal(size=(2, *own.shape(shape)))
@@ -237,7 +238,7 @@ def test_a_constrained_portfolio(random: np.random.Generator) -> None:
 
 
 def test_batches(random: np.random.Generator) -> None:
-    """Of a function with one array a sample, the samples' own inputs and those that they share."""
+    """A function with one array for each sample has inputs of samples, and shared ones."""
     problem = objective(LAYER)
     x = problem.pack(
         {"U": random.normal(size=(2, 2)), "w": random.normal(size=(3, 2)), "S": np.eye(2)}
@@ -314,7 +315,7 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure: str) ->
 
 
 def test_a_wrong_gradient_is_refused() -> None:
-    """By check_grad, where the module's gradient is off by 1e-4 of it."""
+    """check_grad notices a gradient that is off by 1e-4."""
     right = dx.compile(LIKELIHOOD)
 
     def wrong(*arguments: Any) -> Any:

@@ -61,7 +61,7 @@ def test_whole_numbers_are_divided_in_50_digits() -> None:
 
 @pytest.mark.parametrize("wrong", ["SciPy", "the module"])
 def test_50_digits_judge_values(wrong: str) -> None:
-    """Where the module's value is not NumPy's or SciPy's."""
+    """The module's value differs from NumPy's and SciPy's."""
     interface = ModuleInterface(dx.compile(dx.function("square", [X], X @ X)))
     measurement, _ = measure.small(interface, {}, 0)
     if wrong == "SciPy":

@@ -48,7 +48,7 @@ class Combination:
 
     @property
     def package(self) -> Path:
-        """What is built with it."""
+        """The package that it builds."""
         return self.folder / "generated"
 
     def install(self) -> None:
@@ -57,19 +57,19 @@ class Combination:
         self.call("-m", "pip", "install", "--quiet", *wanted, ROOT)
 
     def call(self, *arguments: object) -> str:
-        """What a command of its interpreter prints."""
+        """Return what a command of its interpreter prints."""
         return run(self.folder / "bin" / "python", *arguments)
 
     def builds(self, functions: Path) -> bool:
-        """Whether it builds the package, which verifies all modules."""
+        """Return whether it builds the package, which verifies all modules."""
         return self.succeeds("-m", "derivatrix", "build", functions, "-o", self.package)
 
     def runs(self, other: Combination) -> bool:
-        """Whether the package that another one built returns the same here as there."""
+        """Return whether a package that another one built returns the same results here."""
         return self.succeeds(CALLED, other.package, other.folder / "results.npz")
 
     def builds_for_devices(self) -> bool:
-        """The same of a package for devices. Afterwards other versions of packages may be there."""
+        """Build a package for devices, likewise. This may change versions of packages."""
         extra = project()["optional-dependencies"]["cuda"]
         wanted = [text for text in extra if not text.startswith("cupy")]
         pins = map(pinned, wanted) if self.lowest else ["--upgrade", *wanted]
@@ -93,7 +93,7 @@ class Combination:
 
 
 def lowest() -> list[str]:
-    """What pyproject.toml needs, each at the lowest version that it declares."""
+    """Return the requirements in pyproject.toml, each with its lowest version."""
     return [pinned(text) for text in project()["dependencies"]]
 
 
@@ -112,7 +112,8 @@ def said(passed: bool) -> str:
 
 
 def run(*command: object) -> str:
-    """What a command prints. Raises CalledProcessError, after what it said, where it fails."""
+    """Return what a command prints. Raises CalledProcessError if it fails, after printing its
+    output."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, cwd=tempfile.gettempdir(), env=kept

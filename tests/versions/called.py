@@ -1,8 +1,6 @@
-"""What the functions of a generated package return at one point each: `called.py PACKAGE FILE`
-writes it to the file, or compares it with what the file has, if there is that.
-
-It stands alone, as it is run in environments that have the packages of a user, and no tests.
-"""
+"""Results of the functions of a generated package at one point each: `called.py PACKAGE FILE`
+writes them to the file, or compares them with it if it exists. The script stands alone, as
+environments with a user's packages, and without tests, run it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the matrix of versions builds has every file of the support."""
+"""The functions of the matrix of versions need every file of the support."""
 
 from __future__ import annotations
 

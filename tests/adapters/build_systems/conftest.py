@@ -30,7 +30,7 @@ class Environment:
     def run(
         self, *arguments: str | Path, cwd: Path | None = None, status: int = 0, **more: str
     ) -> str:
-        """What a run of the environment's Python prints. more: variables of the environment."""
+        """Return what a run of the environment's Python prints. more: environment variables."""
         return printed([self.python, *arguments], cwd, status, **more)
 
     def install(self, *what: str | Path) -> str:
@@ -42,7 +42,7 @@ class Environment:
 def printed(
     command: list[str | Path], cwd: Path | None = None, status: int = 0, **more: str
 ) -> str:
-    """What a command prints, which has to end with this status."""
+    """Return what a command prints; assert that it ends with `status`."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_COLOR": "1"}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(

@@ -18,7 +18,7 @@ SAMPLES, CHUNK, CLASSES = 2_000, 200, 10
 
 
 def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
-    """What is compared, by group."""
+    """Return the calls to compare, by group."""
     size, classes = dx.dims("size classes")
     x, W = dx.vector("x", size), dx.matrix("W", classes, size)
     loss = dx.logsumexp(W @ x)

@@ -38,7 +38,7 @@ def values(function, real):
 
 
 def extras(module, kind, arguments, real):
-    """What a function takes after the inputs."""
+    """Return the arguments of a function after the inputs."""
     random = np.random.default_rng(1)
     if kind == "vjp":
         return [random.normal(size=module.value(*arguments).shape).astype(real)]
@@ -62,7 +62,7 @@ def leaves(result):
 
 
 def agrees(module, kind, real, other=None):
-    """That the function on chunks returns what that of `other`, or itself, does on all samples."""
+    """Assert that a function on chunks returns the same as `other`, or itself, on all samples."""
     arguments = values(next(f for f in FUNCTIONS if f.name in str(module.__file__)), real)
     arguments += extras(module, kind, arguments, real)
     expected = getattr(module, kind)(*arguments)

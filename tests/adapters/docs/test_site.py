@@ -15,7 +15,7 @@ EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.
 
 
 def checkout(folder):
-    """What the site is made of, without what earlier builds left there."""
+    """Copy the sources of the site, without the results of earlier builds."""
     built = shutil.ignore_patterns("gallery", "__pycache__")
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=built)
     shutil.copytree(ROOT / "examples/gallery", folder / "examples/gallery")

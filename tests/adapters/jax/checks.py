@@ -20,7 +20,7 @@ from tests.driver.test_examples import FUNCTIONS
 from tests.points import SIZES, draw_all
 
 STEPS = {"float64": 1e-4, "float32": 2e-3}
-"""Of finite differences: JAX's own, and one that single precision sees."""
+"""Steps of finite differences: JAX's own, and one for single precision."""
 ALLOWED = {"float64": 1e-5, "float32": 2e-2}
 """Errors, absolute and relative. JAX multiplies what it is given by the number of entries, so that
 what it allows of itself lets a fault of 1e-4 in a matrix of ten entries pass."""

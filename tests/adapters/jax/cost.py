@@ -16,7 +16,7 @@ from tests.adapters.cost import Ways
 
 
 def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
-    """What is compared, by group."""
+    """Return the calls to compare, by group."""
     jax.config.update("jax_enable_x64", True)
     X, cotangent = random.normal(size=(2, n, n))
     here = [jnp.asarray(X), jnp.asarray(cotangent)]

@@ -1,4 +1,4 @@
-"""How kernels are called: by XLA, by threads, through Python; what they raise; what is refused."""
+"""Calls of kernels by XLA, by threads and through Python; their errors, and refused arguments."""
 
 import copy
 import inspect

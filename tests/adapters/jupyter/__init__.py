@@ -1,1 +1,1 @@
-"""What needs a Jupyter kernel."""
+"""Tests that need a Jupyter kernel."""

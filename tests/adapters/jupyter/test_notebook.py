@@ -15,7 +15,7 @@ from tests.pages import blocks
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """What each cell shows, by its MIME type."""
+    """Return the outputs of each cell, by MIME type."""
     folder = tmp_path_factory.mktemp("kernels")
     kernel = folder / "kernels" / "derivatrix"
     kernel.mkdir(parents=True)

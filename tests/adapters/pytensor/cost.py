@@ -17,7 +17,7 @@ from tests.adapters.cost import Ways
 
 
 def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
-    """What is compared, by group."""
+    """Return the calls to compare, by group."""
     point, module = random.normal(size=(n, n)), dx.compile(energy)
 
     def compiled(function: Callable[[Any], Any], mode: Any) -> Callable[[], Any]:

@@ -74,7 +74,7 @@ def test_float32() -> None:
 @pytest.mark.filterwarnings("ignore:Rop is deprecated")
 @pytest.mark.parametrize("name", ["scalar", "array", "second"])
 def test_forward_derivatives(name: str) -> None:
-    """By `R_op`, and by the gradient of the gradient."""
+    """`R_op` and two applications of reverse mode give the same."""
     M, N = pt.dmatrices(2)
     if name == "array":
         value = operator(PRODUCT)(M, np.ones((2, 3)), 2.0)

@@ -1,1 +1,1 @@
-"""What needs latex2mathml and pygments."""
+"""Tests that need latex2mathml and pygments."""

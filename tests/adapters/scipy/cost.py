@@ -20,7 +20,7 @@ RESIDUAL = dx.function("residual", [X, B], X @ X - B, wrt=[X])
 
 
 def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
-    """What is compared, by group."""
+    """Return the calls to compare, by group."""
     B, *points = random.normal(size=(3, n, n))
     distance, residual = objective(DISTANCE, B=B), objective(RESIDUAL, B=B)
     flat = cycle([each.reshape(-1) for each in points])  # an objective keeps the last gradient

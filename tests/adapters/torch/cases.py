@@ -32,7 +32,7 @@ MORE = [
 ]
 FUNCTIONS = {function.name: function for function in EXAMPLES + MORE}
 OTHERS = {function.name: function for function in CASES if function.name not in FUNCTIONS}
-"""Those that run with `--rest` alone: compiling them takes long."""
+"""The functions that run with `--rest` alone, as they take long to compile."""
 
 
 @cache

@@ -33,7 +33,7 @@ by_hand.register_autograd(
 
 
 def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
-    """What is compared, by group."""
+    """Return the calls to compare, by group."""
     arrays = random.normal(size=(2, n, n))
     x, cotangent = torch.from_numpy(arrays)
     tracked = x.clone().requires_grad_()

@@ -47,7 +47,7 @@ def test_a_third_backward_is_refused():
 
 
 SINGLE = ("square", "energy", "product", "classifier", "loss", "stack", "numbers")
-"""Those that are compiled for single precision, too, without `--rest`."""
+"""The functions that are compiled for single precision, too, without `--rest`."""
 
 
 @pytest.mark.parametrize("name", ALL)

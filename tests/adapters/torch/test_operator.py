@@ -1,4 +1,4 @@
-"""What an operator of PyTorch takes, returns and refuses, and where it goes."""
+"""Operators of PyTorch: arguments, results, refused arguments, devices."""
 
 import copy
 import pickle

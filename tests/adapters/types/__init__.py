@@ -1,1 +1,1 @@
-"""What needs pyright."""
+"""Tests that need pyright."""

@@ -1,4 +1,4 @@
-"""Who takes part. A contestant lives in a process of its own, where alone it is imported."""
+"""The contestants. Each has a process of its own, which alone imports it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ON_DEVICE = {
     "torch-compile": ("device_torch", "DeviceCompiled"),
     "derivatrix-kept": ("device", "Kept"),
 }
-"""The same for those on a CUDA device."""
+"""The contestants on a CUDA device."""
 
 CONTESTANTS = tuple(PLACES)
 FRAMEWORKS = CONTESTANTS[3:-2]
-"""Those that the ratio compares derivatrix with: like it they return new arrays."""
+"""The contestants to which the ratio compares derivatrix: they return new arrays, too."""
 
 
 def find(name: str, threads: int, device: str = "") -> Contestant:

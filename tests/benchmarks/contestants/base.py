@@ -1,4 +1,4 @@
-"""What a contestant has to offer, and the derivatives that JAX and PyTorch name alike."""
+"""The interface of a contestant, and the derivatives that JAX and PyTorch name alike."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Contestant(ABC):
     name: str
     version: str
     slow = False
-    """Whether it compiles so long that only the variant which is best at a row's first size is
-    tried at the others."""
+    """Whether it compiles so long that only the best variant at a row's first size is tried at
+    other sizes."""
     library: SimpleNamespace
     """The functions that the rows' programs use, in this package's words."""
 
@@ -44,7 +44,7 @@ class Contestant(ABC):
         """The ways a user who knows the package would try; the fastest counts. Raises Unable."""
 
     def arrays(self, result: Any) -> list[np.ndarray]:
-        """What the call returns, as a flat list of arrays."""
+        """Return the arrays of a call's result as a flat list."""
         return flat(result)
 
     def finish(self) -> None:

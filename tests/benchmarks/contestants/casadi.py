@@ -16,13 +16,13 @@ from tests.benchmarks.record import Program, Row
 
 
 def softmax(x: Any) -> Any:
-    """Of a column, or of each row."""
+    """Compute the softmax of a column, or of each row."""
     powers = ca.exp(x - ca.mmax(x))
     return powers / _totals(powers)
 
 
 def log_softmax(x: Any) -> Any:
-    """Of a column, or of each row."""
+    """Compute the logarithm of the softmax of a column, or of each row."""
     return x - ca.mmax(x) - ca.log(_totals(ca.exp(x - ca.mmax(x))))
 
 
@@ -71,8 +71,8 @@ class Casadi(Contestant):
     def __init__(self, threads: int) -> None:
         self.version = ca.__version__
         self.shapes: list[tuple[Shape, Shape]] = []
-        """Of the results: the batch's, and a sample's, whose entries CasADi keeps column by
-        column."""
+        """The shapes of each result: of the batch, and of a sample, whose entries CasADi stores
+        column by column."""
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
         if any(array.dtype != np.float64 for array in arguments):
@@ -169,7 +169,7 @@ def _value_shape(row: Row, samples: Sequence[np.ndarray]) -> Shape:
 
 
 def _batched(row: Row, arguments: Sequence[np.ndarray]) -> list[bool]:
-    """Which arguments, the cotangent included, have a batch axis."""
+    """Return which arguments, the cotangent included, have a batch axis."""
     return [*row.batched, any(row.batched)][: len(arguments)]
 
 

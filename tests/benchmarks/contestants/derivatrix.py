@@ -78,7 +78,7 @@ def definite_solver() -> ModuleType:
 
 
 def newton_by_kernels(module: ModuleType, kind: str, values: Values) -> Call:
-    """The same with a solver of ours."""
+    """Solve by Newton's method with our own solver."""
     return newton(definite_solver().value, module, kind, values)
 
 
@@ -87,8 +87,8 @@ STEPS: dict[str, Making] = {
     "numpy": partial(newton, np.linalg.solve),
     "scipy": partial(newton, partial(linalg.solve, assume_a="pos", check_finite=False)),
 }
-"""By the package that solves: for large matrices it should be SciPy, whose BLAS the kernels use,
-since the threads of another BLAS wait for work and take the processors meanwhile."""
+"""The solvers, by package. For large matrices SciPy should solve, with the BLAS of the kernels: the
+threads of another BLAS wait for work and occupy the processors."""
 
 
 class Kept(Derivatrix):

@@ -94,7 +94,7 @@ def _host(result: Any) -> Any:
 
 
 def rates() -> Rates:
-    """What the device reaches."""
+    """Measure the rates of the device."""
     return Rates(
         dgemm=_products(np.float64),
         sgemm=_products(np.float32),

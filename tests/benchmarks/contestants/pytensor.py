@@ -93,7 +93,7 @@ class C(Numba):
 
 
 def _symbols(row: Row, dtype: str) -> list[Any]:
-    """Of the row's inputs, and for a vjp the cotangent, with the sizes that are literal."""
+    """Make symbols for the row's inputs, and for a vjp the cotangent, with literal sizes."""
     leaves = row.function.derivatives.arguments("vjp" if row.kind == "vjp" else "value")
     shapes = [[int(n) if n.is_Integer else None for n in leaf.shape] for leaf in leaves]
     return [

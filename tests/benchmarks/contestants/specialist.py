@@ -13,8 +13,8 @@ from tests.benchmarks.record import Row
 from tests.benchmarks.specialist import SINGLE, kernels
 
 SPINS = "3000"
-"""How often a thread looks for work before it sleeps. With the 300 000 that OpenMP has by default
-two threads that the system puts on one processor take 8 ms for 10 µs of work, call after call."""
+"""Rounds in which a thread looks for work before it sleeps. With OpenMP's default of 300,000, two
+threads on one processor take 8 ms for 10 µs of work, in each call."""
 
 
 class Specialist(Contestant):

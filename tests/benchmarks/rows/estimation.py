@@ -44,7 +44,7 @@ def kalman_vjp(
     z: np.ndarray,
     cotangent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of x + P Hᵀ v with v = (H P Hᵀ + R)⁻¹ (z - H x), for one or a batch."""
+    """Compute the VJP of x + P Hᵀ v with v = (H P Hᵀ + R)⁻¹ (z - H x), for one or a batch."""
     inverse = np.linalg.inv(H @ P @ H.T + R)
     v = (inverse @ (z - x @ H.T)[..., None])[..., 0]
     u = (inverse @ ((P @ cotangent[..., None])[..., 0] @ H.T)[..., None])[..., 0]

@@ -37,8 +37,8 @@ def tanned(A: np.ndarray) -> Pair:
 
 
 def small_hessian(activation: Callable[[np.ndarray], Pair]) -> Callable[..., np.ndarray]:
-    """Of the squared error of two layers, by the first: Σ_n C_n ⊗ x_n x_nᵀ with the curvature
-    C_n by the activations' arguments."""
+    """Make the Hessian of the squared error of two layers, by the first: Σ_n C_n ⊗ x_n x_nᵀ, where
+    C_n is the curvature by the activations' arguments."""
 
     def hessian(X: np.ndarray, Y: np.ndarray, W1: np.ndarray, W2: np.ndarray) -> np.ndarray:
         (N, d), h = X.shape, len(W1)
@@ -89,7 +89,7 @@ def deep_rows(library: Any, samples: Any, weights: Any) -> Any:
 
 
 def cross_entropy(library: Any, outputs: Any, targets: Any) -> Any:
-    """Of the outputs' softmax, summed over rows where there are several."""
+    """Compute the cross entropy of the outputs' softmax, summed over rows if there are several."""
     return -library.sum(targets * library.log_softmax(outputs))
 
 

@@ -25,7 +25,7 @@ def three(row):
 
 @inlined
 def dot(a, b):
-    """Of three entries."""
+    """Return the inner product of three entries."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
@@ -73,7 +73,7 @@ def cross(a, b):
 
 @kernel
 def solve_samples(A, b, cotangent, by_A, by_b):
-    """With the rows p, q, r of A, whose inverse's columns are cross products of two of them over
+    """Solve by Cramer's rule: the columns of A⁻¹ are cross products of two of its rows p, q, r over
     the determinant. A, by_A: (batch, 3, 3), the others: (batch, 3)."""
     for s in range(len(b)):
         p, q, r = three(A[s, 0]), three(A[s, 1]), three(A[s, 2])
@@ -111,7 +111,7 @@ def solve_vjp(A: np.ndarray, b: np.ndarray, cotangent: np.ndarray) -> tuple[np.n
 
 @kernel
 def many_samples(A, b, cotangent, by_A, by_b):
-    """The same for any number of rows: elimination in by_A, which is written last."""
+    """Solve with any number of rows, by elimination in by_A, which is written last."""
     count, n = b.shape
     x, order = np.empty(n), np.empty(n, np.int64)
     for s in range(count):

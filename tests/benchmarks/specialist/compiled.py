@@ -1,8 +1,5 @@
-"""How the kernels are compiled.
-
-Numba's cache knows a kernel by the file it is in: after a change to what kernels of other files
-call, delete the `.nbi` files in `__pycache__`.
-"""
+"""Compilation of the kernels. Numba's cache identifies a kernel by its file: after a change to a
+function that kernels of other files call, delete the `.nbi` files in `__pycache__`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ intrinsic: Any = extending.intrinsic
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 FREE = {"reassoc", "contract", "nsz", "arcp"}
-"""What the compiler may do with sums and products: NaN and infinity keep their meaning."""
+"""Freedoms of the compiler with sums and products: NaN and infinity keep their meaning."""
 
 
 def kernel(function: Function) -> Function:
@@ -37,7 +34,7 @@ def inlined(function: Function) -> Function:
 
 
 def exact(function: Function) -> Function:
-    """As `inlined`, for roundings that must stay where they are written."""
+    """Inline a function as `inlined` does, but keep its roundings."""
     compiled: Function = njit(
         cache=True, error_model="numpy", fastmath={"contract"}, forceinline=True
     )(function)

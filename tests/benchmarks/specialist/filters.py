@@ -20,7 +20,7 @@ LANES = 16
 
 @inlined
 def dot(a, b):
-    """Of six entries."""
+    """Return the inner product of six entries."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5]
 
 

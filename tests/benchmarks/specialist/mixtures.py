@@ -16,8 +16,8 @@ LANES = 64
 
 @kernel
 def responsibilities(r, lanes, top, sums, totals):
-    """From logarithms r (K, LANES), and the largest for each sample, the responsibilities of the
-    first samples, 0 for the others. Their sums over samples are added to totals (K,)."""
+    """Compute the responsibilities of the first samples, and 0 for the others, from logarithms r
+    (K, LANES) and the largest for each sample. Their sums over samples are added to totals (K,)."""
     clusters = len(totals)
     sums[:] = 0.0
     for k in range(clusters):

@@ -122,7 +122,7 @@ def small_whole(smooth, X, Y, W1, W2, out):
 
 @kernel
 def small_single(smooth, X, Y, W1, W2, out):
-    """Of one sample: C ⊗ x xᵀ."""
+    """Compute the Hessian of one sample: C ⊗ x xᵀ."""
     h, d = W1.shape
     C, x = np.empty((1, h * (h + 1) // 2)), X[0]
     curvatures(smooth, X, Y, W1, W2, C)

@@ -185,7 +185,7 @@ def cholesky_blocks(S, cotangent, out):
 
 @kernel
 def cholesky_inverse(S, cotangent, out):
-    """The same with the inverse of L."""
+    """Solve with the inverse of L."""
     n = len(S)
     L, W, M = S.copy(), np.empty_like(S), np.zeros_like(S)
     factor_block(L, W)

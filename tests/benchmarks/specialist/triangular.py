@@ -155,7 +155,7 @@ def add_symmetric(A, B, out):
 
 @kernel
 def transpose(A, out):
-    """In blocks that stay in the cache."""
+    """Transpose in blocks that stay in the cache."""
     n = len(A)
     for top in range(0, n, 16):
         for left in range(0, n, 16):

@@ -18,7 +18,8 @@ SLOWEST = 4.0
 
 
 def versions(place: Place, random: Random) -> tuple[Version, Version]:
-    """What is there, if anything is, and what is built; they may need other support files."""
+    """Choose a version that is there, or none, and one to build; they may need other support
+    files."""
     return tuple(  # type: ignore[return-value]
         Version(place.folder, number, random.choice(NAMES)) for number in (20, 70)
     )
@@ -105,7 +106,7 @@ def read_only(place: Place, random: Random) -> list[str]:
 
 
 IN_THE_WAY = ("out", "out/_support", "out/_support/cpu", "out/_formulas", "out/one.py/x")
-"""What is a file although it is to be a directory, or the other way round."""
+"""Paths of directories where there is a file, and of a file where there is a directory."""
 
 
 def blocked(place: Place, random: Random) -> list[str]:

@@ -125,7 +125,7 @@ def caches(place: Place, random: Random) -> list[str]:
 
 
 def _compiled(version: Version, folder: Path) -> list[str]:
-    """What is wrong with a program that compiles a version with its cache in a folder."""
+    """Compile a version in a program with its cache in a folder; return the problem."""
     variables = {**version.variables, "DERIVATRIX_CACHE": str(folder)}
     program = started("tests.campaign.builds.compiled", str(version.file), **variables)
     status, text, error = ended(program)

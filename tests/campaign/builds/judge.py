@@ -1,6 +1,6 @@
-"""What a new process finds of a package: `python -m tests.campaign.builds.judge DIR` prints it as
-JSON, the modules that load with their declarations and a value each, or what refuses them, once by
-`load_package` and once by Python's own import."""
+"""The state of a package for a new process: `python -m tests.campaign.builds.judge DIR` prints as
+JSON the modules that load, with their declarations and a value each, or the error, by
+`load_package` and by Python's import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Loader = Callable[[Path], Mapping[str, ModuleType]]
 
 
 def judged(load: Loader, directory: Path, values: bool) -> dict[str, object]:
-    """What is known of each module, or the error."""
+    """Return the declaration and a value of each module, or the error."""
     try:
         return {"modules": {name: facts(each, values) for name, each in load(directory).items()}}
     except (DerivatrixError, ImportError) as error:

@@ -65,11 +65,11 @@ class Version:
 
     @cached_property
     def files(self) -> set[str]:
-        """Those of the package, but for a certificate."""
+        """The files of the package, but for a certificate."""
         return package_of(*self.functions)
 
     def differences(self, found: object) -> str:
-        """How the modules that a judge found are not those of this version."""
+        """Compare the modules that a judge found with those of this version."""
         if not isinstance(found, dict) or found.keys() != set(self.names):
             return f"modules {found} instead of {self.names}"
         for place, name in enumerate(self.names):
@@ -110,8 +110,8 @@ class Place:
         dx.build(version.functions, self.out, verify=False)
 
     def whole(self, versions: list[Version]) -> list[str]:
-        """What is wrong with the package, which is to be of one of the versions, as files and as
-        modules, or to refuse to be used."""
+        """Check that the package is one of the versions, as files and as modules, or refuses to be
+        used."""
         fresh = [v for v in versions if not dx.check(v.functions, self.out)]
         code, text, error = ended(started("tests.campaign.builds.judge", str(self.out)))
         if code:
@@ -129,8 +129,8 @@ class Place:
         return problems
 
     def mended(self, version: Version) -> list[str]:
-        """What is wrong after one more build, a day later: it is to be whole, with nothing left
-        beside it."""
+        """Build once more, a day later, and check that the package is complete and nothing else
+        remains."""
         for path in self.folder.rglob(f"{PREFIX}*"):
             os.utime(path, (0, 0))
         self.build(version)
@@ -188,8 +188,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def refusal(status: int, text: str, error: str) -> list[str]:
-    """What is wrong with how a command ended that may fail: an error is to be one of derivatrix's,
-    and to name a file."""
+    """Check the end of a command that may fail: the error must be derivatrix's and name a file."""
     if "Traceback" in text + error or status not in (0, 1):
         return [f"status {status}: {text[-1000:]} {error[-3000:]}"]
     if status and not ("derivatrix: " in error and "/" in error):

@@ -21,7 +21,7 @@ CHANGES = MOVES | {"os.mkdir", "open"}
 """Python's names of what it does to files."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 TAKING = {"os.mkdir", "open"}
-"""What takes space: files can be moved and removed on a full disk."""
+"""Calls that take space: on a full disk, files can still be moved and removed."""
 
 
 def suffer(accident: str, step: int, events: set[str], folder: str) -> None:

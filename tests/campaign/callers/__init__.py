@@ -32,7 +32,7 @@ USES = (
 LONGEST = 200
 """Seconds after which a use is taken to hang."""
 SIGNS = ("Traceback", "Exception ignored", "Fatal Python error", "terminate called")
-"""What is on the standard error of a program that did not go well, whatever its status."""
+"""Words on the standard error of a program that failed, whatever its status."""
 
 
 def trial(seed: int, number: int) -> Outcome:
@@ -43,7 +43,7 @@ def trial(seed: int, number: int) -> Outcome:
 
 
 def used(use: str, paths: Sequence[str], seed: int) -> Outcome:
-    """What a use of the modules in files has found, in a process of its own."""
+    """Run a use of the modules in files in a process of its own; return the problems."""
     draw = random.Random(seed)
     threads = {
         "NUMBA_NUM_THREADS": draw.choice("24"),

@@ -31,8 +31,8 @@ class Call:
     expected: Arrays | None
 
     def problem(self, out: bool = False) -> str:
-        """What is wrong with one call, whose results are new or go into arrays of ours; "" if
-        nothing is."""
+        """Check one call, whose results are new or written to given arrays; return the problem, or
+        ""."""
         room = None if self.expected is None else [np.full_like(e, np.nan) for e in self.expected]
         try:
             found = self.results(room if out else None)
@@ -48,14 +48,14 @@ class Call:
         return ""
 
     def results(self, room: Sequence[Any] | None = None) -> Arrays:
-        """What one call returns, with `out=` where there is room."""
+        """Return the result of one call, with `out=` if there is room."""
         options = {} if room is None else {"out": room[0] if len(room) == 1 else tuple(room)}
         found = self.function(*self.arguments, **options)
         return tuple(found) if isinstance(found, tuple) else (found,)
 
 
 def checked(calls: Sequence[Call]) -> list[str]:
-    """What is wrong with each of the calls, with and without `out=`."""
+    """Check each of the calls, with and without `out=`; return the problems."""
     return [found for call in calls for out in (False, True) if (found := call.problem(out))]
 
 
@@ -74,7 +74,7 @@ def calls_of(paths: Sequence[str], seed: int) -> list[Call]:
 
 
 def small(calls: Sequence[Call]) -> list[Call]:
-    """Those of the calls whose arguments are small."""
+    """Select the calls with small arguments."""
     return [call for call in calls if len(call.arguments[0]) == SMALL]
 
 

@@ -30,7 +30,7 @@ def steady(scene: Scene) -> None:
 
 
 def grows(scene: Scene, calls: list[Call], threads: int) -> None:
-    """Whether memory grows with the number of calls, after as many as it takes to have it all."""
+    """Return whether memory grows with the number of calls, after warming up."""
     repeat(calls, threads, CALLS // 5)
     before = resident()
     repeat(calls, threads, CALLS // 2)

@@ -20,7 +20,7 @@ Mapped = Callable[[Callable[[int], list[str]], Iterable[int]], Iterable[list[str
 
 
 def checked_elsewhere(paths: Sequence[str], seed: int) -> list[str]:
-    """What is wrong with calls of modules in files: what another process or thread does."""
+    """Check calls of modules in files in another process or thread; return the problems."""
     return checked(calls_of(paths, seed))
 
 

@@ -1,4 +1,4 @@
-"""What each use is given: calls with what they are to return, a source of chance, the outcome."""
+"""The parts of each use: calls with expected results, a random generator, the outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scene:
         self.add(2 * len(self.calls), checked(self.calls), where)
 
     def check_in_thread(self, where: str) -> None:
-        """As `check`, by another thread, which may find that it waits forever."""
+        """Check in another thread, which may find that it deadlocks."""
         found: list[list[str]] = []
         thread = threading.Thread(target=lambda: found.append(checked(self.calls)), daemon=True)
         thread.start()

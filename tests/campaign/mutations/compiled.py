@@ -27,7 +27,7 @@ from tests.caches import derive_always, forget
 from tests.identities import IDENTITIES, Identity
 
 Found = tuple[str, bool | None]
-"""What was changed, and whether the build passed; None where the fault changed nothing."""
+"""The change, and whether the build passed; None if the fault changed nothing."""
 Change = Callable[[Array], Array]
 Plant = Callable[[pytest.MonkeyPatch], None]
 Named = tuple[str, Identity]
@@ -76,7 +76,7 @@ def users() -> dict[Operation, list[Identity]]:
 
 
 def passes(identity: Identity, plant: Plant, folder: Path) -> bool | None:
-    """Whether a build passes with a fault; None where the fault leaves the module as it is."""
+    """Return whether a build passes with a fault; None if the fault leaves the module unchanged."""
     forget()
     right = generate(function_of(identity)).text
     with pytest.MonkeyPatch.context() as patch:
@@ -137,7 +137,7 @@ def _operation(chance: random.Random, among: Iterable[Operation]) -> tuple[Opera
 
 
 class Place(NamedTuple):
-    """Where a rule is: the tuple called `name` of an owner's, at a number."""
+    """The place of a rule: the tuple `name` of an owner, and the position in it."""
 
     owner: dict[str, Any]
     name: str

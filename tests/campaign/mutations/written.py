@@ -24,13 +24,13 @@ VERIFIED = "derivatrix.runtime.verify:verify_in_simulator"
 NO_NUMBERS = ("check_", "give_back")
 """The starts of the names of calls that are not for numbers."""
 SHARING = f"{FOLDER}/cpu/shared_work.py"
-"""Which thread does what: the campaign of callers is for that."""
+"""The file that assigns work to threads, which the campaign of callers tests."""
 MEMORY = ("empty", "zeros", "shaped", "work_arrays", "np.int", "range")
-"""What is in the text of values that are memory, or places in it."""
+"""Texts of values that are memory, or offsets in memory."""
 
 
 def kernel(chance: random.Random, folder: Path) -> Found:
-    """In one of the kernels of a module."""
+    """Change a kernel of a module."""
     identity = chance.choice(IDENTITIES)
     name = f"{generate(function_of(identity)).name}.py"
     texts = package(identity)
@@ -39,7 +39,7 @@ def kernel(chance: random.Random, folder: Path) -> Found:
 
 
 def helper(chance: random.Random, folder: Path) -> Found:
-    """In one of the helper kernels that a module calls."""
+    """Change a helper kernel that a module calls."""
     identity = chance.choice(IDENTITIES)
     called = {*reached(vars(Task(f"{identity.text} by {identity.wrt}")))}
     texts = package(identity)
@@ -66,8 +66,8 @@ def verified(
     choice: list[tuple[str, ast.FunctionDef]],
     identity: Identity,
 ) -> Found:
-    """Whether verification passes with a statement changed in one of some functions; None also
-    where no point comes to a statement that passes: of those the certificate tells."""
+    """Return whether verification passes with a changed statement in one of some functions; None if
+    it passes, but no point reaches the statement, which the certificate reports."""
     every = [
         (file, function, line, statement)
         for file, function in choice
@@ -109,8 +109,8 @@ def functions(text: str) -> list[ast.FunctionDef]:
 
 
 def statements(function: ast.FunctionDef) -> Iterator[tuple[int, ast.stmt]]:
-    """What of a function makes numbers: stores, sums and calls of helpers, each with the line of
-    the mark of the branch or loop that it is in."""
+    """List the statements of a function that compute numbers: stores, sums and calls of helpers,
+    each with the line of the mark of its branch or loop."""
     for line, node in _placed(function.body, function.lineno):
         match node:
             case ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
@@ -134,7 +134,7 @@ def _placed(body: list[ast.stmt], line: int) -> Iterator[tuple[int, ast.stmt]]:
 
 
 def changed(chance: random.Random, statement: ast.stmt) -> tuple[str, str]:
-    """How a statement is changed, and its text then."""
+    """Change a statement; return the kind of change, and the new text."""
     if isinstance(statement, ast.Expr):
         return "left out", "pass"
     assert isinstance(statement, ast.Assign | ast.AugAssign)

@@ -1,5 +1,5 @@
-"""What public functions of modules for CUDA devices do around their kernels: in the simulator, and
-where that knows too little, with nothing that computes (`dryrun`)."""
+"""Public functions of modules for CUDA devices, around their kernels: in the simulator, or, where
+this knows too little, without computing anything (`dryrun`)."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def test_memory_that_is_shared_on_the_device(made: ModuleType, torch: type[Their
 
 
 def test_results_elsewhere_than_arguments(made: ModuleType, torch: type[Theirs]) -> None:
-    """What waits for `out` is on another stream than the call: the call ends when it is there."""
+    """If another stream than the call's uses `out`, the call ends when the result is there."""
     out = torch(device_array((2, 4)))
     assert made.value(LEFT, RIGHT, out=out) is out
     assert Stream.waits == [4096, 0]

@@ -168,7 +168,7 @@ def test_modules_for_devices_can_be_imported_without_one(place, built):
 
 
 def test_explain_shows_kernels_and_what_they_take(place):
-    """The same twice, and for other devices too."""
+    """Two prints are equal, also for other devices."""
     pytest.importorskip("numba_cuda")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)

@@ -93,7 +93,7 @@ def test_batches(batch: int, real: type) -> None:
 
 @pytest.mark.parametrize("package", ["cupy", "torch"])
 def test_arrays_of_packages(package: str) -> None:
-    """In and out, without copies through the host, on a stream of the caller's own."""
+    """Arrays are used and returned without copies through the host, on the caller's stream."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"needs {package}")
     library: Any = importlib.import_module(package)

@@ -45,7 +45,7 @@ for file in modules():
     HELPERS |= {kernel.name: kernel for kernel in resources.table(SimpleNamespace(**names))}
 EVERYDAY = ("clear_entries", "gemm_entries", "lu_matrices", "cholesky_matrices", "softmax_parts")
 SPECIAL = re.compile("bessel|zeta|gamma|inverse_erf")
-"""What is computed in double precision also in runs of single precision."""
+"""Functions that are computed in double precision also in single precision."""
 FACTORS = 8
 """So many operations in double precision may be for factors made of sizes, as 1/n."""
 
@@ -142,7 +142,7 @@ def test_small_matrices(request: pytest.FixtureRequest, text: str, dims: str) ->
 
 
 def own_kernels(module: ModuleType) -> list[Kernel]:
-    """Those that no other module has."""
+    """Return the kernels that no other module has."""
     return [kernel for kernel in resources.kernels(module) if kernel.name not in HELPERS]
 
 

@@ -1,5 +1,5 @@
-"""How kernels are started: the parameters that the driver is given are those that Numba would give
-it, and what it refuses is told. No device is needed."""
+"""Launches of kernels: the driver gets the parameters that Numba would pass, and its errors are
+reported. No device is needed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
 
 
 def numbas_parameters(kinds: tuple[Any, ...], arguments: list[Any]) -> list[Any]:
-    """What Numba would pass, as numbers."""
+    """Return the numbers that Numba would pass."""
     from numba.cuda.dispatcher import _Kernel
 
     found: list[Any] = []

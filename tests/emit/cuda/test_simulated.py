@@ -146,7 +146,7 @@ def test_identity(row: list[Any], kinds: list[str]) -> None:
 def partly_wrong(
     function: Function, module: ModuleType, setting: Setting, kinds: list[str]
 ) -> Iterator[str]:
-    """As `problems`, for some kinds in double precision only."""
+    """Compare some kinds in double precision, as `problems` does."""
     with as_on_device(module):
         for kind in kinds:
             arguments, results = function.derivatives.kernel(kind)
@@ -160,7 +160,8 @@ def partly_wrong(
 
 
 def problems(function: Function, module: ModuleType, setting: Setting) -> Iterator[str]:
-    """How what a module computes differs from what the interpreter does, in both precisions."""
+    """Compare a module's results with the interpreter's in both precisions; return the
+    differences."""
     rounded = {name: np.float64(np.float32(array)) for name, array in setting.values.items()}
     with as_on_device(module):
         for kind in function.kinds:
@@ -182,8 +183,8 @@ def problems(function: Function, module: ModuleType, setting: Setting) -> Iterat
 def differences(
     wide: np.ndarray, narrow: np.ndarray, exact: np.ndarray, near: np.ndarray
 ) -> Iterator[str]:
-    """What is wrong with results in float64 and in float32; `near`: what is exact for arguments
-    rounded to float32. Where terms of about 1 cancel, 1e-5 is left of them in float32."""
+    """Compare results in float64 and in float32 with exact ones; near: exact results for arguments
+    rounded to float32. If terms of about 1 cancel, 1e-5 of them remains in float32."""
     size = np.abs(exact).max(initial=1e-2)
     condition = np.abs(near - exact).max(initial=0)
     rough = max(1e-4 * size + 200 * condition, 1e-5)
