@@ -172,7 +172,7 @@ def test_threads(
 def test_inputs_called_as_what_adds_them_up() -> None:
     names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "given")
     names += ("words", "parts", "length", "failed", "part", "share", "parallel_for", "memory")
-    names += ("addresses", "address", "phase", "work", "give_back", "kernel", "by_one_thread")
+    names += ("addresses", "address", "phase", "work", "give_back", "kernel", "shaped")
     inputs = [dx.vector(name, N) for name in names]
     columns = dx.matrix("softmax_columns", m, n)
     spread = dx.sum((X[:, None] - columns) ** 2, axis=2)

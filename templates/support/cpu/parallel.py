@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..common.limits import MIN_OPS_PER_THREAD
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready
-from ..internals.memory import give_back, work_arrays
+from ..internals.memory import give_back, shaped, work_arrays
 from .parallel_for import ParallelKernel
 from .parts import _by_rows, _by_samples, _by_sums, _in_columns, add_onto
 
@@ -24,6 +24,7 @@ SIDE_BY_SIDE = 344
 SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
+    "_shaped": shaped,
     "_work_arrays": work_arrays,
 }
 """What the texts of shared functions refer to, besides names that kernels keep for them."""
@@ -261,6 +262,10 @@ class by_sums(_Sharing):
             blocks.get(name, f"{name}[_start:_stop]" if name in self.cut else name)
             for name in signature.arrays
         ]
+
+        def flat(name):
+            return f"_shaped({name}, ({name}.size,))"
+
         lines = [
             *(f"{name}[...] = 0" for name in sums),
             f"{', '.join([*blocks.values(), 'memory'])} = _work_arrays({sums[0]}, "
@@ -268,7 +273,7 @@ class by_sums(_Sharing):
             "for _start in range(_first, _last, step):",
             "    _stop = min(_start + step, _last)",
             f"    _part({', '.join(given)}, {self._length}, _start == 0)",
-            *(f"    _add_onto({name}, {block})" for name, block in blocks.items()),
+            *(f"    _add_onto({flat(name)}, {flat(block)})" for name, block in blocks.items()),
             "_give_back(memory)",
         ]
         name = f"{kernel.__name__}_blocks"

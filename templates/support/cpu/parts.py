@@ -117,11 +117,10 @@ def border(length, part, parts):
 
 
 @compiled()
-def add_onto(total, more):
-    """total += more, for arrays of one size, in the same order."""
-    flat, added = total.reshape(total.size), more.reshape(more.size)
-    for i in range(flat.size):
-        flat[i] += added[i]
+def add_onto(total, addend):
+    """total += addend, for arrays of one axis."""
+    for i in range(total.size):
+        total[i] += addend[i]
 
 
 def _bytes(arrays, flags):
