@@ -105,7 +105,11 @@ def hvp(expr: Any, X: Any, V: Any) -> Array:
 @stated_depth("hessian_diagonal")
 def hessian_diagonal(expr: Any, X: Any) -> Array:
     """The second derivatives ∂²expr/∂X[i]² of a scalar expression by the entries of X, of the shape
-    of X: the diagonal of `hessian(expr, X)`, derived without forming it. See `grad`."""
+    of X: the diagonal of `hessian(expr, X)`.
+
+    Most functions have closed forms without the Hessian, but for those of factorisations, expm and
+    matrix equations. See `grad`.
+    """
     expression = _Expression("hessian_diagonal", expr, [X], is_scalar=True)
     return expression.derivative(
         jacobian_diagonal(expression.gradient, expression.leaf, is_gradient=True)
@@ -115,7 +119,7 @@ def hessian_diagonal(expr: Any, X: Any) -> Array:
 @stated_depth("laplacian")
 def laplacian(expr: Any, X: Any) -> Array:
     """The Laplacian of a scalar expression by X, the sum of the second derivatives by its entries:
-    the trace of `hessian(expr, X)`, derived without forming it. See `grad`."""
+    the trace of `hessian(expr, X)`. See `hessian_diagonal`, `grad`."""
     expression = _Expression("laplacian", expr, [X], is_scalar=True)
     return expression.derivative(
         jacobian_diagonal(expression.gradient, expression.leaf, is_trace=True, is_gradient=True)
@@ -125,7 +129,7 @@ def laplacian(expr: Any, X: Any) -> Array:
 @stated_depth("divergence")
 def divergence(expr: Any, X: Any) -> Array:
     """The divergence of an expression of the shape of X, Σ ∂expr[i]/∂X[i]: the trace of
-    `jacobian(expr, X)`, derived without forming it.
+    `jacobian(expr, X)`.
 
     X: see `grad`. Raises ShapeError for an expression of another shape.
     """
