@@ -158,6 +158,9 @@ class _Expression:
                 "derivative of an array is its jacobian"
             )
         self.leaves = [self._leaf(node, symbol) for symbol in symbols]
+        if len(set(self.leaves)) < len(self.leaves):
+            names = ", ".join(leaf.name for leaf in self.leaves)
+            raise DeclarationError(f"{function}: two tangents of one symbol, of {names}")
         declared: dict[Node, Node] = {
             symbol: leaf
             for symbol in leaves([node])

@@ -212,6 +212,7 @@ REFUSED = {
     "derivatrix array, a number, a NumPy array or a SymPy expression": lambda: dx.hvp("x", x, x),
     "DeclarationError: jvp: tangents is a dict {X: V}, not {}": lambda: dx.jvp(x, {}),
     "ShapeError: jvp: the tangent of x has shape (n, n), expected (n,)": lambda: dx.jvp(x, {x: A}),
+    "DeclarationError: jvp: two tangents of one symbol, of x, x": lambda: dx.jvp(x, {x: x, "x": x}),
     "ShapeError: vjp: G has shape (), expected (n,)": lambda: dx.vjp(x, x, 1),
     "ShapeError: hvp: V has shape (n, m), expected (n,)": lambda: dx.hvp(x @ x, x, B),
     "ShapeError: divergence: expr has shape (), expected (n,)": lambda: dx.divergence(x @ x, x),
