@@ -98,6 +98,9 @@ def _with_plain_slots(expression: sympy.Basic) -> str:
 
 Entry = tuple[str, object, tuple[int, ...]]
 """Operator, payload (a number, name, place or condition), and the numbers of the operands."""
+MAX_EXPONENT = 4
+"""Largest exponent of a power by whose bases quotients are multiplied in turn."""
+
 MAX_FLATTENED = 64
 """Most parts of a sum or product that is flattened into another: repeated squaring of x*x would
 give one part for each x."""
@@ -302,6 +305,7 @@ class Scalars:
         """Multiply and divide by the factors in the order of `_alternating`."""
         operator, _, children = self.entries[number]
         above, *below = map(self.factors, children) if operator == "div" else [children]
+        above = tuple(base for factor in above for base in self._bases(factor))
         numbers = [factor for factor in above if self.constant(factor) is not None]
         steps = [_Step("times", f, self.degree(f), depth(f)) for f in above if f not in numbers]
         if not steps:
@@ -319,6 +323,14 @@ class Scalars:
         for step in ordered:
             result = self.operate(step.operator, result, change(step.factor))
         return result
+
+    def _bases(self, number: int) -> tuple[int, ...]:
+        """Return the equal factors of a power of at most MAX_EXPONENT; of others, the value."""
+        operator, _, children = self.entries[number]
+        exponent = self.constant(children[1]) if operator == "pow" else None
+        if exponent is None or not exponent.is_Integer or not 0 < exponent <= MAX_EXPONENT:
+            return (number,)
+        return children[:1] * int(exponent)
 
     def length(self, square: int, parts: int) -> int:
         """Enter the root of `square`, a sum of squares that may exceed the range of numbers.

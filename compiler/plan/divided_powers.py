@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
+from math import floor
 from operator import and_
 
 import sympy
@@ -20,6 +21,7 @@ from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_values import divided_powers
 from derivatrix.compiler.plan.degrees import degree
 from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.simplify.squares import slots_of
 
 MAX_DEGREE = -2
 """Highest degree of factors whose denominators are taken out: entries of degree -1 are within the
@@ -56,16 +58,44 @@ def _divided(product: Product) -> Product:
             bases: Sequence[ir.Node] = factor.arguments
             if len(axes) < factor.ndim:
                 bases = simplify([ir.einsum([(base, range(base.ndim))], axes) for base in bases])
-            divisors = [ir.Map(*ir.used_slots(part, bases)) for part in parts]
-            product = product.without(place).times(*((divisor, labels) for divisor in divisors))
+            nodes = (_applied(*ir.used_slots(part, bases)) for part in parts)
+            product = product.without(place).times(*((node, labels) for node in nodes))
+    for place, (factor, _) in enumerate(product.factors):
+        if isinstance(factor, ir.Map):
+            for part in sympy.Mul.make_args(factor.expression):
+                if part.is_Add:
+                    return _with_divided_terms(product, place, part)
     return product
+
+
+def _applied(expression: sympy.Expr, arguments: tuple[ir.Node, ...]) -> ir.Node:
+    return arguments[0] if expression == ir.slot(0) else ir.Map(expression, arguments)
+
+
+def _with_divided_terms(product: Product, place: int, total: sympy.Add) -> Product:
+    """Divide the terms of a sum in the factor at a place, a (r² s² + t), by the powers that the
+    product is divided by."""
+    factor, labels = product.factors[place]
+    assert isinstance(factor, ir.Map)
+    terms, divided = total.args, list[int]()
+    for slot, argument in slots_of(factor).items():
+        divisor = ir.Map(1 / ir.slot(0), (argument,)), labels
+        places = [place for place, f in enumerate(product.factors) if f == divisor]
+        powers = [term.as_powers_dict().get(slot, sympy.S.Zero) for term in terms]
+        count = min(max((int(p) for p in powers if p.is_Integer), default=0), len(places))
+        if count > 1:
+            terms = tuple(term / slot**count for term in terms)
+            divided += places[:count]
+    expression = factor.expression.xreplace({total: sympy.Add(*terms)})
+    quotient = ir.Map(*ir.used_slots(expression, factor.arguments))
+    return product.with_factor(place, quotient).without(*divided)
 
 
 def _with_common_denominator(total: ir.Sum) -> ir.Node:
     """Write a sum as the product of the powers that all terms are divided by and another sum."""
     axes = tuple(range(total.ndim))
     products = [
-        Product.of(term) if isinstance(term, ir.Einsum) else _divided(Product.of_factor(term))
+        _divided(Product.of(term) if isinstance(term, ir.Einsum) else Product.of_factor(term))
         for term in total.terms
     ]
     first, *others = [
@@ -75,6 +105,9 @@ def _with_common_denominator(total: ir.Sum) -> ir.Node:
     common = reduce(and_, others, first)
     if common.total() < 2:  # quotients by one number are within range where the number is
         return total
+    remaining = degree(total) - sum(degree(f) * count for (f, _), count in common.items())
+    excess = max(0, floor(remaining) - 1)  # divisors that keep the sum's degree below 2
+    common = Counter([*common.elements()][excess:])
     terms = []
     for product in products:
         places = []

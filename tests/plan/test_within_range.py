@@ -17,12 +17,13 @@ from derivatrix.compiler.ir.scalar_values import Scalars, _alternating, _Step, d
 m, n, p = dx.dims("m n p")
 x, y, A, X = dx.vector("x", n), dx.vector("y", n), dx.matrix("A", n, n), dx.matrix("X", m, n)
 x3, a, b = dx.vector("x", 3), dx.scalar("a"), dx.scalar("b")
+COSINE = (x @ y) / (dx.norm(x) * dx.norm(y))
 CASES = {
     "a quotient": ([a, b], a / b, (-25, 20)),
     "quotients": ([x, y], x / y, (-25, 20)),
     "Rayleigh": ([x, A], (x @ A @ x) / (x @ x), (-13, 13)),
     "Rayleigh's in space": ([x3], (x3 @ x3[::-1]) / (x3 @ x3), (-13, 13)),
-    "cosine": ([x, y], (x @ y) / (dx.norm(x) * dx.norm(y)), (-10, 13)),
+    "cosine": ([x, y], COSINE, (-10, 13)),
     "unit vectors": ([x], x / dx.norm(x), (-13, 15)),
     "shares": ([x], dx.sum(x**2) / dx.sum(x) ** 2, (-13, 13)),
     "a projection": ([x, y], (x @ y) / (y @ y) * y, (-13, 13)),
@@ -35,7 +36,10 @@ HOMOGENEOUS = {
     "logarithm": ([x], dx.log(dx.norm(x)), (-18, 18)),
     "ratio": ([x, y], dx.norm(x) / dx.norm(y), (-18, 18)),
     "Rayleigh": ([x, A], (x @ A @ x) / (x @ x), (-18, 17)),
-    "cosine": ([x, y], (x @ y) / (dx.norm(x) * dx.norm(y)), (-18, 18)),
+    "cosine": ([x, y], COSINE, (-18, 18)),
+    "squared cosine": ([x, y], COSINE**2, (-18, 18)),
+    "angle": ([x, y], dx.arccos(COSINE), (-18, 18)),
+    "share": ([x, y], (x @ x) / (x @ x + y @ y), (-18, 18)),
     "third power": ([x], dx.norm(x, 3), (-12, 12)),
 }
 """Functions of lengths whose first and second derivatives are compared."""
