@@ -37,12 +37,12 @@ def all_kinds() -> list[type[Tree]]:
     """Every kind of tree that there is."""
 
     def below(kind: type[Tree]) -> Iterator[type[Tree]]:
-        for own in kind.__subclasses__():
-            yield own
-            yield from below(own)
+        for subkind in kind.__subclasses__():
+            yield subkind
+            yield from below(subkind)
 
-    found = dict.fromkeys(below(Tree))
-    return sorted((kind for kind in found if kind not in BASES), key=lambda k: k.__name__)
+    all_below = dict.fromkeys(below(Tree))
+    return sorted((kind for kind in all_below if kind not in BASES), key=lambda k: k.__name__)
 
 
 class Maker:
@@ -74,9 +74,9 @@ class Maker:
         self.inside, self.level = inside, depth - 1
         while True:
             shape = self.shape()
-            found = self.makers[kind](self, shape, depth - 1)
-            if found is not None:
-                return found, shape
+            tree = self.makers[kind](self, shape, depth - 1)
+            if tree is not None:
+                return tree, shape
 
     def tree(self, shape: Shape, depth: int) -> Tree:
         """A tree of a shape."""
@@ -84,9 +84,9 @@ class Maker:
             kind = self.random.choice(list(self.makers))
             if self.inside and depth == self.level and self.random.random() < 0.6:
                 kind = self.inside
-            found = self.makers[kind](self, shape, depth - 1)
-            if found is not None:
-                return found
+            tree = self.makers[kind](self, shape, depth - 1)
+            if tree is not None:
+                return tree
         return name(self, shape, 0)
 
     def shape(self, ranks: tuple[int, ...] = (0, 1, 2, 2, 2, 3)) -> Shape:
@@ -119,10 +119,10 @@ def name(make: Maker, shape: Shape, depth: int) -> Tree:
     sizes = "x".join(map(str, shape)).translate(str.maketrans("*/+- ()", "_______"))
     accent = make.random.choice(["", "", "bar", "dot"])
     letter = make.random.choice("XYZ" if len(shape) > 1 else "xyz")
-    own = f"{letter}{accent}_{sizes}{'_s' if symmetric else ''}"
+    python = f"{letter}{accent}_{sizes}{'_s' if symmetric else ''}"
     array = make.generator.uniform(0.5, 1.5, [length(size) for size in shape])
-    make.values.setdefault(own, array + array.T if symmetric else array)
-    return kinds.Name(len(shape), own, own, accent, symmetric)
+    make.values.setdefault(python, array + array.T if symmetric else array)
+    return kinds.Name(len(shape), python, python, accent, symmetric)
 
 
 def differential(make: Maker, shape: Shape, depth: int) -> Tree:
@@ -131,8 +131,8 @@ def differential(make: Maker, shape: Shape, depth: int) -> Tree:
 
 def number(make: Maker, shape: Shape, depth: int) -> Tree | None:
     rational = sympy.Rational(make.random.randint(-3, 3) or 1, make.random.choice([1, 2, 3]))
-    own = make.random.choice([rational, rational, sympy.pi, sympy.Float(0.1), sympy.sqrt(2)])
-    return None if shape else kinds.Number(own)
+    value = make.random.choice([rational, rational, sympy.pi, sympy.Float(0.1), sympy.sqrt(2)])
+    return None if shape else kinds.Number(value)
 
 
 def literal(make: Maker, shape: Shape, depth: int) -> Tree:
@@ -181,9 +181,9 @@ def padded(make: Maker, shape: Shape, depth: int) -> Tree | None:
 
 def within(make: Maker, size: sympy.Expr) -> list[tuple]:
     """Two ranges that an axis falls into."""
-    cut = ONE if length(size) < 3 else make.random.choice([ONE, TWO])
-    rest = sympy.expand(size - cut)
-    return [(sympy.Integer(0), cut, 1, size), (cut, rest, 1, size)]
+    width = ONE if length(size) < 3 else make.random.choice([ONE, TWO])
+    remainder = sympy.expand(size - width)
+    return [(sympy.Integer(0), width, 1, size), (width, remainder, 1, size)]
 
 
 def block(make: Maker, shape: Shape, depth: int) -> Tree | None:
@@ -191,8 +191,8 @@ def block(make: Maker, shape: Shape, depth: int) -> Tree | None:
         return None
     ranges = [within(make, size) for size in shape]
     corners = [(a, b) for a in ranges[0] for b in ranges[-1]] if len(shape) == 2 else ranges[0]
-    chosen = make.random.sample(corners, make.random.randint(2, len(corners)))
-    places = chosen if len(shape) == 2 else [(own,) for own in chosen]
+    filled = make.random.sample(corners, make.random.randint(2, len(corners)))
+    places = filled if len(shape) == 2 else [(corner,) for corner in filled]
     return grid(
         [
             kinds.Padded(make.tree(tuple(p[1] for p in place), depth), tuple(place))
@@ -201,7 +201,7 @@ def block(make: Maker, shape: Shape, depth: int) -> Tree | None:
     )
 
 
-def split(make: Maker, size: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+def halves(make: Maker, size: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
     """Two sizes with this product."""
     return (TWO, TWO) if size == FOUR else make.random.choice([(ONE, size), (size, ONE)])
 
@@ -209,7 +209,7 @@ def split(make: Maker, size: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
 def kronecker(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if not 0 < len(shape) < 3:
         return None
-    left, right = zip(*(split(make, size) for size in shape), strict=True)
+    left, right = zip(*(halves(make, size) for size in shape), strict=True)
     return kinds.Kronecker(make.tree(left, depth), make.tree(right, depth))
 
 
@@ -235,7 +235,7 @@ def vectorised(make: Maker, shape: Shape, depth: int) -> Tree | None:
         return None
     if length(shape[0]) == 3 and make.random.random() < 0.5:
         return kinds.Vectorised(make.tree((TWO, TWO), depth), True)
-    return kinds.Vectorised(make.tree(split(make, shape[0]), depth), False)
+    return kinds.Vectorised(make.tree(halves(make, shape[0]), depth), False)
 
 
 def unvectorised(make: Maker, shape: Shape, depth: int) -> Tree | None:
@@ -263,8 +263,8 @@ def matmul(make: Maker, shape: Shape, depth: int) -> Tree | None:
         factor = make.tree((*axis, *following), depth)
         factors.append(factor if axis else kinds.Transpose(factor))
         axis = following
-    last = make.tree((*axis, *right), depth)
-    factors.append(kinds.Transpose(last) if right and not axis else last)
+    final = make.tree((*axis, *right), depth)
+    factors.append(kinds.Transpose(final) if right and not axis else final)
     return kinds.Matmul(tuple(factors)) if len(factors) > 1 else None
 
 
@@ -289,8 +289,8 @@ def norm(make: Maker, shape: Shape, depth: int) -> Tree | None:
 
 def scale(make: Maker, shape: Shape, depth: int) -> Tree:
     coefficient = make.random.choice([ONE, -ONE, sympy.Rational(-3, 2), sympy.Float(0.1)])
-    least = 0 if shape else 1
-    scalars = tuple(make.tree((), depth) for _ in range(make.random.randint(least, 2)))
+    fewest = 0 if shape else 1
+    scalars = tuple(make.tree((), depth) for _ in range(make.random.randint(fewest, 2)))
     return kinds.Scale(coefficient, scalars, make.tree(shape, depth) if shape else None)
 
 
@@ -355,7 +355,7 @@ def choice(make: Maker, shape: Shape, depth: int) -> Tree:
 
 def call(make: Maker, shape: Shape, depth: int) -> Tree | None:
     def of(operation: Operation, *shapes: Shape) -> Tree:
-        arguments = tuple(make.tree(own, depth) for own in shapes)
+        arguments = tuple(make.tree(argument_shape, depth) for argument_shape in shapes)
         return kinds.Call(len(shape), operation.name, arguments, (), 0, False, operation)
 
     match len(shape):
@@ -374,8 +374,8 @@ def indexed(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if len(shape) > 2:
         return None
     if len(shape) == 2 and make.random.random() < 0.3:
-        whole = merging(make, shape)
-        return kinds.Indexed(make.tree(whole, depth), (make.index(whole[0]), None, None))
+        full_shape = merging(make, shape)
+        return kinds.Indexed(make.tree(full_shape, depth), (make.index(full_shape[0]), None, None))
     body, indices = list(shape), [None] * len(shape)
     for _ in range(make.random.randint(1, 3 - len(shape))):
         place = make.random.randint(0, len(body))
@@ -410,15 +410,15 @@ def contraction(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if len(shape) > 2:
         return None
     if len(shape) == 2 and make.random.random() < 0.3:
-        whole = merging(make, shape)
+        full_shape = merging(make, shape)
         return kinds.Contraction(
-            2, "dab,d->ab", (make.tree(whole, depth), make.tree(whole[:1], depth))
+            2, "dab,d->ab", (make.tree(full_shape, depth), make.tree(full_shape[:1], depth))
         )
     letters = "abc"[: len(shape)]
-    first = "".join(make.random.sample(letters, len(letters))) + "d"
+    subscripts = "".join(make.random.sample(letters, len(letters))) + "d"
     sizes = dict(zip(letters, shape, strict=True), d=make.axis())
-    operands = [make.tree(tuple(sizes[a] for a in own), depth) for own in (first, "d")]
-    return kinds.Contraction(len(shape), f"{first},d->{letters}", tuple(operands))
+    operands = [make.tree(tuple(sizes[a] for a in labels), depth) for labels in (subscripts, "d")]
+    return kinds.Contraction(len(shape), f"{subscripts},d->{letters}", tuple(operands))
 
 
 def arranged(make: Maker, shape: Shape, depth: int) -> Tree | None:

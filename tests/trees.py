@@ -51,10 +51,10 @@ def check_text(node: Node, style: str) -> None:
     for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
         assert text.count(left) == text.count(right), text
     root, _, definitions = formula(node, (), False)
-    found = occurrences([root, *(part.tree for part in definitions)])
-    named = {own.python for own in found if isinstance(own, kinds.Name)}
+    parts = occurrences([root, *(part.tree for part in definitions)])
+    names = {part.python for part in parts if isinstance(part, kinds.Name)}
     for leaf in leaves([node]):
-        if leaf.role == "input" and leaf.name in named:
+        if leaf.role == "input" and leaf.name in names:
             assert leaf.name[0] in text, text
 
 
@@ -75,20 +75,20 @@ class Reader:
         self.direction = direction or {}
         self.names: dict[Tree, Array] = {}
         for part in definitions:
-            moving = {kinds.Differential} & {type(own) for own in occurrences([part.tree])}
-            later = {own.name for own in definitions} - set(self.names)
+            moving = {kinds.Differential} & {type(inner) for inner in occurrences([part.tree])}
+            later = {inner.name for inner in definitions} - set(self.names)
             if self.direction or not (moving or later & set(occurrences([part.tree]))):
                 shape = tuple(self.size(size) for size in part.shape)
                 self.names[part.name] = self.array(part.tree, part.indices, shape)
 
     def of_differential(self, tree: kinds.Differential, at: Mapping[str, int]) -> Any:
-        moved = []
+        results = []
         for step in (STEP, -STEP):
             values = dict(self.values)
             for name, direction in self.direction.items():
                 values[name] = values[name] + step * direction
-            moved.append(Reader(values, self.sizes, self.definitions).value(tree.body, at))
-        return (moved[0] - moved[1]) / (2 * STEP)
+            results.append(Reader(values, self.sizes, self.definitions).value(tree.body, at))
+        return (results[0] - results[1]) / (2 * STEP)
 
     def size(self, size: Any) -> int:
         return int(dimensions.evaluate(size, self.sizes))
@@ -111,8 +111,8 @@ class Reader:
         return getattr(self, f"of_{type(tree).__name__.lower()}")(tree, at)
 
     def index(self, index: Any, at: Mapping[str, int]) -> int:
-        known = {**self.sizes, **at}
-        return int(index.subs({s: known[s.name] for s in index.free_symbols}))
+        numbers = {**self.sizes, **at}
+        return int(index.subs({s: numbers[s.name] for s in index.free_symbols}))
 
     def all(self, trees: Sequence[Tree], at: Mapping[str, int]) -> list[Any]:
         return [self.value(tree, at) for tree in trees]
@@ -152,8 +152,8 @@ class Reader:
 
     def of_reshaped(self, tree: kinds.Reshaped, at: Mapping[str, int]) -> Any:
         outer, inner = self.size(tree.outer), self.size(tree.inner)
-        whole = np.eye(outer * inner).reshape(-1, outer, inner)
-        return whole[np.tri(outer).ravel() > 0] if tree.packed else whole
+        identity = np.eye(outer * inner).reshape(-1, outer, inner)
+        return identity[np.tri(outer).ravel() > 0] if tree.packed else identity
 
     def of_lengths(self, tree: kinds.Lengths, at: Mapping[str, int]) -> Any:
         return np.sqrt(np.sum(self.value(tree.body, at) ** 2, axis=tree.summed))
@@ -162,9 +162,9 @@ class Reader:
         return np.einsum(tree.subscripts, *self.all(tree.operands, at))
 
     def of_arranged(self, tree: kinds.Arranged, at: Mapping[str, int]) -> Any:
-        kept = [axis for axis in tree.places if axis is not None]
+        old = [axis for axis in tree.places if axis is not None]
         new = [place for place, axis in enumerate(tree.places) if axis is None]
-        return np.expand_dims(np.transpose(self.value(tree.body, at), kept), new)
+        return np.expand_dims(np.transpose(self.value(tree.body, at), old), new)
 
     def of_resized(self, tree: kinds.Resized, at: Mapping[str, int]) -> Any:
         return self.value(tree.body, at).reshape([self.size(size) for size in tree.shape])
@@ -175,27 +175,32 @@ class Reader:
     def of_axissum(self, tree: AxisSum, at: Mapping[str, int]) -> Any:
         return np.sum(self.value(tree.body, at), axis=tree.axis)
 
-    def places(self, taken: Any, at: Mapping[str, int]) -> Any:
-        start, count, step, _ = taken
+    def places(self, selection: Any, at: Mapping[str, int]) -> Any:
+        start, count, step, _ = selection
         return self.index(start, at) + step * np.arange(self.size(count))
 
     def of_part(self, tree: kinds.Part, at: Mapping[str, int]) -> Any:
         value = self.value(tree.body, at)
         axis = 0
-        for taken in tree.ranges:
-            if isinstance(taken, tuple):
-                value = value.take(self.places(taken, at), axis)
-            elif taken is not None:
-                value = value.take(self.index(taken, at), axis)
-            axis += taken is None or isinstance(taken, tuple)
+        for selection in tree.ranges:
+            if isinstance(selection, tuple):
+                value = value.take(self.places(selection, at), axis)
+            elif selection is not None:
+                value = value.take(self.index(selection, at), axis)
+            axis += selection is None or isinstance(selection, tuple)
         return value
 
     def of_padded(self, tree: kinds.Padded, at: Mapping[str, int]) -> Any:
         body = self.value(tree.body, at)
-        whole = zip(tree.ranges, body.shape, strict=True)
-        result = np.zeros([n if taken is None else self.size(taken[3]) for taken, n in whole])
-        every = zip(tree.ranges, body.shape, strict=True)
-        places = [np.arange(n) if taken is None else self.places(taken, at) for taken, n in every]
+        axes = zip(tree.ranges, body.shape, strict=True)
+        result = np.zeros(
+            [n if selection is None else self.size(selection[3]) for selection, n in axes]
+        )
+        all_axes = zip(tree.ranges, body.shape, strict=True)
+        places = [
+            np.arange(n) if selection is None else self.places(selection, at)
+            for selection, n in all_axes
+        ]
         result[np.ix_(*places)] = body
         return result
 
@@ -342,11 +347,11 @@ class Reader:
         slots = [slot(i) for i in range(len(tree.arguments))]
         arguments = self.all(tree.arguments, at)
         numbers = {
-            own: part.value
-            for own, part in zip(slots, tree.arguments, strict=True)
+            variable: part.value
+            for variable, part in zip(slots, tree.arguments, strict=True)
             if isinstance(part, kinds.Number)
         }
-        expression = tree.function(*(numbers.get(own, own) for own in slots))
+        expression = tree.function(*(numbers.get(variable, variable) for variable in slots))
         return scalar_functions.evaluate(expression, arguments)
 
     def of_positive(self, tree: kinds.Positive, at: Mapping[str, int]) -> Any:

@@ -65,8 +65,10 @@ def changes(functions, directory: Path) -> list[building.Difference]:
 
 def runs(code: str, folder: Path) -> None:
     """A program in a folder ends without an error."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
 
 
 def trust(monkeypatch, built):
@@ -110,13 +112,13 @@ def test_the_package_works_without_the_compiler(built):
         "assert not hasattr(generated, 'triple')\n"
     )
     absent = ("derivatrix", "sympy", "jinja2")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(absent=absent) + code],
         cwd=built.directory.parent,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_verifying_a_package_leaves_it_importable_under_its_own_name(built):
@@ -126,14 +128,14 @@ def test_verifying_a_package_leaves_it_importable_under_its_own_name(built):
     check += "assert verify(load_package('generated')['double']).passed"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for code in (check, use, check):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             cwd=built.directory.parent,
             env=environment,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
 
 
 def test_the_text_holds_no_path_and_is_the_same_everywhere(built, tmp_path):
@@ -151,9 +153,9 @@ def test_the_text_holds_no_path_and_is_the_same_everywhere(built, tmp_path):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         environment["DERIVATRIX_CACHE"] = str(place / "cache")  # else both find one text
         subprocess.run([sys.executable, *command], cwd=place, env=environment, check=True)
-        found = snapshot(place / "out")
-        assert b"    \"double\": '../../functions.py',\n" in found.pop("__init__.py")
-        assert found == {
+        files = snapshot(place / "out")
+        assert b"    \"double\": '../../functions.py',\n" in files.pop("__init__.py")
+        assert files == {
             name: text
             for name, text in expected.items()
             if name not in CERTIFICATE and name != "__init__.py"
@@ -173,10 +175,10 @@ def test_a_second_build_changes_nothing(built, monkeypatch):
 
 def test_progress_counts_every_step(built, tmp_path, monkeypatch, forgotten):
     trust(monkeypatch, built)
-    seen = []
-    dx.build([double], tmp_path / "out", progress=lambda *step: seen.append(step))
-    assert list(dict.fromkeys((done, total) for _, done, total in seen)) == [(0, 2), (1, 2)]
-    assert all("double" in text for text, _, _ in seen)
+    told = []
+    dx.build([double], tmp_path / "out", progress=lambda *step: told.append(step))
+    assert list(dict.fromkeys((done, total) for _, done, total in told)) == [(0, 2), (1, 2)]
+    assert all("double" in text for text, _, _ in told)
 
 
 def test_without_verification_there_is_no_certificate(built, tmp_path, monkeypatch):
@@ -282,8 +284,8 @@ def test_other_modules_are(built, tmp_path, monkeypatch, change):
 
 def test_a_report_survives_its_certificate(built):
     (report,) = built.reports
-    again = runtime.Report.from_dict(report.to_dict())
-    assert again.to_dict() == report.to_dict()
+    copy = runtime.Report.from_dict(report.to_dict())
+    assert copy.to_dict() == report.to_dict()
     infinite = runtime.Row("value", "value", "", "", np.inf, 0.0, False, "it is wrong")
     failed = runtime.Report("f", "0", (infinite,))
     assert runtime.Report.from_dict(failed.to_dict()) == failed
@@ -294,14 +296,14 @@ def test_a_report_survives_its_certificate(built):
 
 def test_what_other_processes_answer():
     """Results in order, errors by their type, and what became of a process."""
-    seen = []
+    states = []
 
     def answers(call, *arguments):
         with Workers(2) as workers:
-            return workers.map(call, arguments, lambda *state: seen.append(state))
+            return workers.map(call, arguments, lambda *state: states.append(state))
 
     assert answers("math:sqrt", 4, 9, 16) == [2, 3, 4]
-    assert seen[0] == ([0, 1], 0) and seen[-1] == ([], 3)
+    assert states[0] == ([0, 1], 0) and states[-1] == ([], 3)
     (error,) = answers("derivatrix.runtime.parallel:verify_file", ("nowhere.py", False, ""))
     assert type(error) is dx.LoadError and "nowhere.py: cannot be read" in str(error)
     (crash,) = answers("math:sqrt", -1)
@@ -332,7 +334,7 @@ def test_many_functions_are_derived_by_several_processes(monkeypatch, forgotten)
         dx.function("unknown", [X], unknown),
         *(dx.function(f"times_{i}", [a], i * a) for i in range(5)),
     ]
-    work, seen, answers = [(function, "cpu") for function in functions], [], []
+    work, progress, answers = [(function, "cpu") for function in functions], [], []
 
     def recorded(*arguments):
         answers.extend(transfer.generate_in_workers(*arguments))
@@ -340,12 +342,12 @@ def test_many_functions_are_derived_by_several_processes(monkeypatch, forgotten)
 
     monkeypatch.setattr(building, "generate_in_workers", recorded)
     with Workers(2) as workers:
-        steps = building._Steps(work, 1, workers, lambda *step: seen.append(step))
+        steps = building._Steps(work, 1, workers, lambda *step: progress.append(step))
         modules = steps.generate()
     assert modules == [*map(building.generate, functions)]
     assert answers == [*modules[:2], None, *modules[3:]]
-    assert seen[0] == ("model, picked: deriving", 0, 8)
-    assert ("unknown: deriving for cpu", 2, 8) in seen
+    assert progress[0] == ("model, picked: deriving", 0, 8)
+    assert ("unknown: deriving for cpu", 2, 8) in progress
 
 
 def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
@@ -495,9 +497,9 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_names_that_collide(tmp_path):
-    again = dx.function("double", [a], a + a)
+    same_name = dx.function("double", [a], a + a)
     with pytest.raises(dx.DeclarationError, match="two functions are called 'double'"):
-        dx.build([double, again], tmp_path)
+        dx.build([double, same_name], tmp_path)
     upper = dx.function("Double", [a], a + a)
     with pytest.raises(dx.DeclarationError, match="double and Double would be one file"):
         dx.build([double, upper], tmp_path)
@@ -512,21 +514,21 @@ def test_names_that_no_module_can_have(tmp_path, name):
 
 
 def test_names_that_generated_modules_import_are_known(built):
-    found = imported(built.directory)
-    assert found <= {*building.RESERVED_NAMES}
-    assert {"_support", "numba", "numpy"} <= found
+    packages = imported(built.directory)
+    assert packages <= {*building.RESERVED_NAMES}
+    assert {"_support", "numba", "numpy"} <= packages
 
 
 def imported(directory: Path) -> set[str]:
     """The packages that the files of a generated package import, and what its modules do."""
-    found = set()
+    modules = set()
     for path in directory.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
+                modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (not node.level or path.parent == directory):
-                found.add(node.module or "")
-    return {name.partition(".")[0] for name in found if name}
+                modules.add(node.module or "")
+    return {name.partition(".")[0] for name in modules if name}
 
 
 def test_names_that_python_writes_otherwise(tmp_path):
@@ -628,13 +630,13 @@ def test_the_result_of_a_build_is_short(built):
 # Damage
 
 
-def cut(text: str) -> str:
+def truncated(text: str) -> str:
     return text[: min(200, len(text) // 2)]
 
 
 def conflict(text: str) -> str:
-    first, rest = text.split("\n", 1)
-    return f"<<<<<<< ours\n{first}\n=======\n{first}.\n>>>>>>> theirs\n{rest}"
+    heading, body = text.split("\n", 1)
+    return f"<<<<<<< ours\n{heading}\n=======\n{heading}.\n>>>>>>> theirs\n{body}"
 
 
 def licence(text: str) -> str:
@@ -649,7 +651,7 @@ def zeros(text: str) -> str:
     return "\0" * len(text)
 
 
-@pytest.mark.parametrize("damage", [cut, conflict, licence, empty, zeros, str.swapcase])
+@pytest.mark.parametrize("damage", [truncated, conflict, licence, empty, zeros, str.swapcase])
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_damaged_files_of_derivatrix_are_replaced(built, tmp_path, monkeypatch, name, damage):
     """But what derivatrix cannot know for its own is left alone; a certificate for programs is
@@ -713,7 +715,7 @@ def test_links_and_directories_with_names_of_modules(built, tmp_path):
     (copy / "loop.py").symlink_to("loop.py")
     os.mkfifo(copy / "pipe.py")
     folders = {"_formulas", "_support"}
-    others = {path.name for path in copy.iterdir()} - FILES - folders
+    strangers = {path.name for path in copy.iterdir()} - FILES - folders
     assert dx.check([double], copy) == []
     result = dx.build([double, triple], copy, verify=False)
     assert {*result.written} == {
@@ -723,9 +725,16 @@ def test_links_and_directories_with_names_of_modules(built, tmp_path):
         "__init__.py",
     }
     assert {*result.removed} == CERTIFICATE
-    own = {"double.py", "double.pyi", "triple.py", "triple.pyi", "__init__.py", "py.typed"}
-    kept = own | folders | others
-    assert {path.name for path in copy.iterdir()} == kept
+    package_files = {
+        "double.py",
+        "double.pyi",
+        "triple.py",
+        "triple.pyi",
+        "__init__.py",
+        "py.typed",
+    }
+    expected = package_files | folders | strangers
+    assert {path.name for path in copy.iterdir()} == expected
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
@@ -782,10 +791,10 @@ def stages(*directories):
     return [path for place in directories for path in place.glob(f"{staging.PREFIX}*")]
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work(tmp_path, there):
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work(tmp_path, exists):
     out = tmp_path / "out"
-    if there:
+    if exists:
         out.mkdir()
     mine = tmp_path / f"{staging.PREFIX}settings"
     mine.mkdir()
@@ -828,30 +837,30 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
     assert [] in (changes([double], out), changes([triple], out))
 
 
-@pytest.mark.parametrize("last", range(1, 9))
+@pytest.mark.parametrize("last_move", range(1, 9))
 def test_a_build_that_ends_among_its_moves_leaves_no_half_package(
-    tmp_path, monkeypatch, forgotten, last
+    tmp_path, monkeypatch, forgotten, last_move
 ):
     """The support is the same, and so are the names: no module is taken beside one of the other
     build."""
     old, new = ([dx.function(f, [a], k * a) for f in ("one", "two")] for k in (2, 3))
     dx.build(old, tmp_path, verify=False)
-    moved = []
+    moves = []
 
     def move(source, target):
-        moved.append(target)
-        if len(moved) > last:
+        moves.append(target)
+        if len(moves) > last_move:
             raise KeyboardInterrupt
         os.rename(source, target)
 
     with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
         patched.setattr(building.os, "replace", move)
         dx.build(new, tmp_path, verify=False)
-    if last < 6:
+    if last_move < 6:
         with pytest.raises(dx.LoadError, match="build the package again"):
             dx.load_package(tmp_path)
         dx.build(new, tmp_path, verify=False)
-    assert len(moved) == min(last + 1, 6) and changes(new, tmp_path) == []
+    assert len(moves) == min(last_move + 1, 6) and changes(new, tmp_path) == []
     modules = dx.load_package(tmp_path)
     assert [module.DECLARATION for module in modules.values()] == ["3 * a", "3 * a"]
 
@@ -908,8 +917,8 @@ def test_stale_missing_and_extra_files_are_found(tmp_path):
     dx.build([double, triple], tmp_path, verify=False)
     (tmp_path / "double.py").write_bytes((tmp_path / "double.py").read_bytes() + b"\n")
     before = snapshot(tmp_path)
-    found = {(part.file, part.state) for part in dx.check([double], tmp_path)}
-    assert found == {
+    differences = {(part.file, part.state) for part in dx.check([double], tmp_path)}
+    assert differences == {
         ("double.py", "stale"),
         ("__init__.py", "stale"),
         ("triple.py", "extra"),
@@ -975,9 +984,9 @@ def test_compile_gives_the_same_module_again(cache_directory):
 
 
 def test_functions_of_one_name_are_told_apart():
-    other = dx.function("double", [a], a * a)
-    assert dx.compile(other) is not dx.compile(double)
-    assert dx.compile(other).value(np.array([3.0])).tolist() == [9]
+    square = dx.function("double", [a], a * a)
+    assert dx.compile(square) is not dx.compile(double)
+    assert dx.compile(square).value(np.array([3.0])).tolist() == [9]
 
 
 def test_a_spoilt_cache_file_is_written_again(monkeypatch, tmp_path):
@@ -1003,14 +1012,14 @@ def test_a_cache_file_that_cannot_be_written(monkeypatch, tmp_path):
 def test_what_a_killed_process_left_in_the_cache_is_swept_away(monkeypatch, tmp_path, names):
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
     file = Path(dx.compile(triple).__file__)
-    left = file.parent / f"{staging.PREFIX}left"
-    left.mkdir()
+    remains = file.parent / f"{staging.PREFIX}left"
+    remains.mkdir()
     for name in names:
-        (left / name).touch()
-    os.utime(left, (0, 0))
+        (remains / name).touch()
+    os.utime(remains, (0, 0))
     file.unlink()
     dx.compile(triple)
-    assert not left.exists()
+    assert not remains.exists()
 
 
 @pytest.mark.parametrize("names", [(), ("derivatrix.lock",)], ids=str)
@@ -1027,16 +1036,16 @@ def test_a_staging_directory_that_a_build_is_about_to_mark_is_left_alone(tmp_pat
 def test_the_removal_of_a_staging_directory_that_is_interrupted_is_ended_later(
     monkeypatch, tmp_path
 ):
-    left = tmp_path / f"{staging.PREFIX}left"
-    left.mkdir()
+    remains = tmp_path / f"{staging.PREFIX}left"
+    remains.mkdir()
     for name in ("a.py", staging.MARKER, "z.py"):
-        (left / name).touch()
+        (remains / name).touch()
     monkeypatch.setattr(staging.shutil, "rmtree", lambda *_, **__: None)
-    staging._remove(left)
-    assert (left / staging.MARKER).is_file()
+    staging._remove(remains)
+    assert (remains / staging.MARKER).is_file()
     monkeypatch.undo()
     with staging.staging(tmp_path):
-        assert not left.exists()
+        assert not remains.exists()
 
 
 def test_a_user_without_a_home(monkeypatch):
@@ -1099,7 +1108,7 @@ def test_kinds_leave_out_what_nobody_calls(tmp_path):
     ]
     result = dx.build(functions, tmp_path / "out", kinds=["value_and_gradient", "vjp"])
     assert all(report.passed for report in result.reports)
-    first, second = (dx.load(tmp_path / "out" / f"{each.name}.py") for each in functions)
+    first, second = (dx.load(tmp_path / "out" / f"{part.name}.py") for part in functions)
     assert (first.FUNCTIONS, first.OPERATOR) == (("value", "jvp"), "jacobian_operator")
     assert (second.FUNCTIONS, second.OPERATOR) == (("value", "vjp", "value_and_gradient"), "")
     assert set(second.FORMULAS) == {"value", "vjp", "gradient"}
@@ -1108,7 +1117,7 @@ def test_kinds_leave_out_what_nobody_calls(tmp_path):
     checked = {row.function for row in result.reports[0].rows if row.check == "operator"}
     assert checked == {"jacobian"}
     assert not dx.check(functions, tmp_path / "out", kinds=["value_and_gradient", "vjp"])
-    assert {each.file for each in dx.check(functions, tmp_path / "out")} >= {"second.py"}
+    assert {part.file for part in dx.check(functions, tmp_path / "out")} >= {"second.py"}
 
 
 def test_a_kind_that_was_left_out_says_so():

@@ -29,7 +29,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def used_cache(tmp_path, monkeypatch):
     """A cache directory that `derivatrix.compile` has used."""
     tmp_path.chmod(0o755)
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
@@ -70,36 +70,36 @@ def test_directories_made_are_for_their_owner_alone(tmp_path, monkeypatch, varia
 @posix
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o722, 0o1777])
 @pytest.mark.parametrize("part", ["", "module", "__pycache__", "file"])
-def test_a_cache_that_others_can_write_to_is_not_used(own, mode, part):
+def test_a_cache_that_others_can_write_to_is_not_used(used_cache, mode, part):
     module = place().parent
     (module / "__pycache__").mkdir(exist_ok=True)
     (module / "__pycache__" / "planted.nbi").touch()
     parts = {
-        "": own,
+        "": used_cache,
         "module": module,
         "__pycache__": module / "__pycache__",
         "file": module / "__pycache__" / "planted.nbi",
     }
     parts[part].chmod(mode)
     with pytest.warns(RuntimeWarning, match="other users can write to .*temporary directory"):
-        used = Path(dx.compile(double).__file__)
-    assert not used.is_relative_to(own)
-    assert used.parent.stat().st_mode & 0o777 == 0o700
+        place_used = Path(dx.compile(double).__file__)
+    assert not place_used.is_relative_to(used_cache)
+    assert place_used.parent.stat().st_mode & 0o777 == 0o700
     parts[part].chmod(0o700)
-    assert place().is_relative_to(own)
+    assert place().is_relative_to(used_cache)
 
 
 @posix
 @pytest.mark.parametrize("part", ["", "module", "__pycache__", "file"])
-def test_a_cache_that_belongs_to_another_user_is_not_used(own, monkeypatch, part):
+def test_a_cache_that_belongs_to_another_user_is_not_used(used_cache, monkeypatch, part):
     module = place().parent
     (module / "__pycache__").mkdir(exist_ok=True)
     (module / "__pycache__" / "planted.nbi").touch()
-    names = {"": own, "module": module, "__pycache__": module / "__pycache__"}
+    names = {"": used_cache, "module": module, "__pycache__": module / "__pycache__"}
     strange(names.get(part, module / "__pycache__" / "planted.nbi"), monkeypatch)
     with pytest.warns(RuntimeWarning, match="belongs to another user"):
-        used = Path(dx.compile(double).__file__)
-    assert not used.is_relative_to(own)
+        place_used = Path(dx.compile(double).__file__)
+    assert not place_used.is_relative_to(used_cache)
 
 
 @posix
@@ -111,22 +111,22 @@ def test_directories_above_the_cache(tmp_path, monkeypatch, mode, refused):
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "above" / "cache"))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        used = Path(dx.compile(double).__file__)
-    assert used.is_relative_to(tmp_path) != refused
-    assert [str(each.message) for each in told if "above" in str(each.message)] == (
-        [str(each.message) for each in told] if refused else []
+        place_used = Path(dx.compile(double).__file__)
+    assert place_used.is_relative_to(tmp_path) != refused
+    assert [str(warning.message) for warning in told if "above" in str(warning.message)] == (
+        [str(warning.message) for warning in told] if refused else []
     )
 
 
 @posix
-def test_a_group_of_one_s_own_may_write(own, monkeypatch):
+def test_a_group_of_one_s_own_may_write(used_cache, monkeypatch):
     """On systems with a group for each user, files are writable for this group."""
-    own.chmod(0o770)
+    used_cache.chmod(0o770)
     monkeypatch.setattr(user_cache, "_is_own_group", lambda group: True)
-    assert place().is_relative_to(own)
+    assert place().is_relative_to(used_cache)
     monkeypatch.setattr(user_cache, "_is_own_group", lambda group: False)
     with pytest.warns(RuntimeWarning, match="other users can write to"):
-        assert not Path(dx.compile(double).__file__).is_relative_to(own)
+        assert not Path(dx.compile(double).__file__).is_relative_to(used_cache)
 
 
 # Damage
@@ -170,16 +170,16 @@ DAMAGES = {
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def numba_cache(tmp_path_factory):
     """A folder with a file of two functions, and Numba's cache of them."""
     folder = tmp_path_factory.mktemp("kept")
     (folder / "kept.py").write_text(TEXT.format(number=1))
-    assert called(folder) == 7
+    assert outer_value(folder) == 7
     assert len(files(folder)) == 2
     return folder
 
 
-def called(folder: Path, file: str = "kept.py", argument: float = 3) -> float:
+def outer_value(folder: Path, file: str = "kept.py", argument: float = 3) -> float:
     """Call the outer function with 3, in a new module."""
     spec = importlib.util.spec_from_file_location("kept", folder / file)
     module = importlib.util.module_from_spec(spec)
@@ -191,66 +191,66 @@ def files(folder: Path, place: str = "__pycache__") -> list[Path]:
     return sorted((folder / place).glob("*.nbc"))
 
 
-def copied(kept: Path, folder: Path) -> Path:
-    shutil.copytree(kept, folder, dirs_exist_ok=True)
+def copied(numba_cache: Path, folder: Path) -> Path:
+    shutil.copytree(numba_cache, folder, dirs_exist_ok=True)
     return folder
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_written_again(kept, tmp_path, damage):
-    folder = copied(kept, tmp_path)
+def test_damaged_files_are_written_again(numba_cache, tmp_path, damage):
+    folder = copied(numba_cache, tmp_path)
     for path in files(folder):
         path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert called(folder) == 7
-    texts = [str(each.message) for each in told]
+        assert outer_value(folder) == 7
+    texts = [str(warning.message) for warning in told]
     assert texts and all("the function is compiled anew" in text for text in texts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert called(folder) == 7
+        assert outer_value(folder) == 7
 
 
-def test_code_of_another_function_is_not_run(kept, tmp_path):
-    folder = copied(kept, tmp_path)
+def test_code_of_another_function_is_not_run(numba_cache, tmp_path):
+    folder = copied(numba_cache, tmp_path)
     inner, outer = files(folder)
-    assert called(folder) == 7
+    assert outer_value(folder) == 7
     shutil.copy(inner, outer)
     with pytest.warns(UserWarning, match="outer.* is damaged"):
-        assert called(folder) == 7
+        assert outer_value(folder) == 7
 
 
-def test_code_for_arguments_of_other_types_is_not_run(kept, tmp_path):
-    folder = copied(kept, tmp_path)
-    assert called(folder, argument=3.5) == 8
+def test_code_for_arguments_of_other_types_is_not_run(numba_cache, tmp_path):
+    folder = copied(numba_cache, tmp_path)
+    assert outer_value(folder, argument=3.5) == 8
     first, second = (path for path in files(folder) if "outer" in path.name)
     of_first = first.read_bytes()
     shutil.copy(second, first)
     second.write_bytes(of_first)
     with pytest.warns(UserWarning, match="outer.* is damaged"):
-        assert called(folder, argument=3.5) == 8
+        assert outer_value(folder, argument=3.5) == 8
 
 
 def test_llvms_code_is_kept_where_callers_have_a_copy_of_it(tmp_path):
     text = TEXT.format(number=1).replace("@compiled()", "@compiled(linked=True)", 1)
     (tmp_path / "kept.py").write_text(text)
-    assert called(tmp_path) == called(tmp_path) == 7
-    found = {}
+    assert outer_value(tmp_path) == outer_value(tmp_path) == 7
+    lines_of = {}
     for path in files(tmp_path):
-        _, (_, _, (_, kept)), *_ = pickle.loads(path.read_bytes()[64:])
-        lines = str(binding.parse_bitcode(kept)).splitlines()
-        name = next(each for each in ("inner", "outer") if each in path.name)
-        found[name] = {line.strip() for line in lines if line.startswith("  ")}
-    assert found["outer"] == {"ret void"} < found["inner"] | {"ret void"}
+        _, (_, _, (_, bitcode)), *_ = pickle.loads(path.read_bytes()[64:])
+        lines = str(binding.parse_bitcode(bitcode)).splitlines()
+        name = next(function for function in ("inner", "outer") if function in path.name)
+        lines_of[name] = {line.strip() for line in lines if line.startswith("  ")}
+    assert lines_of["outer"] == {"ret void"} < lines_of["inner"] | {"ret void"}
 
 
-def test_a_directory_in_the_place_of_a_file(kept, tmp_path):
-    folder = copied(kept, tmp_path)
+def test_a_directory_in_the_place_of_a_file(numba_cache, tmp_path):
+    folder = copied(numba_cache, tmp_path)
     for path in files(folder):
         path.unlink()
         (path / "within").mkdir(parents=True)
     with pytest.warns(UserWarning, match="cannot be written"):
-        assert called(folder) == 7
+        assert outer_value(folder) == 7
 
 
 # Machine code of all packages
@@ -380,7 +380,7 @@ for module in (second, first):
         print(type(error).__module__, "residual" in str(error))
 """
     for names in (("one", "two"), ("two", "one")):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code.format(*names)],
             cwd=tmp_path,
             env={**os.environ, "DERIVATRIX_CACHE": str(tmp_path / "cache")},
@@ -388,7 +388,7 @@ for module in (second, first):
             text=True,
         )
         expected = "".join(f"{name}._support.cpu.newton True\n" for name in names[::-1])
-        assert (done.stdout, done.stderr) == (expected, "")
+        assert (process.stdout, process.stderr) == (expected, "")
 
 
 @pytest.mark.parametrize(
@@ -413,26 +413,26 @@ COMPILED = (
 )
 
 
-@pytest.mark.parametrize("what", [COMPILED, "from generated import f"])
-def test_without_compiling_there_are_no_kernels(tmp_path, what):
+@pytest.mark.parametrize("code", [COMPILED, "from generated import f"])
+def test_without_compiling_there_are_no_kernels(tmp_path, code):
     dx.build([dx.function("f", [a], np.tanh(a))], tmp_path / "generated", verify=False)
-    done = subprocess.run(
-        [sys.executable, "-c", what],
+    process = subprocess.run(
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert "Error: " in last and "NUMBA_DISABLE_JIT is set" in last and "unset it" in last
+    assert process.returncode == 1
+    message = process.stderr.splitlines()[-1]
+    assert "Error: " in message and "NUMBA_DISABLE_JIT is set" in message and "unset it" in message
 
 
 # Texts of modules
 
 
 @pytest.fixture
-def derivations(own, monkeypatch):
+def derivations(used_cache, monkeypatch):
     """The names of the functions that are derived from now on; `double` is in the cache."""
     names = []
     derive = derivation_cache.generate
@@ -463,8 +463,8 @@ def test_another_function_of_that_name_is_derived(derivations):
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "changed", "no text", "a folder"])
-def test_a_damaged_text_is_derived_again(derivations, own, damage):
-    (file,) = (own / "generated").iterdir()
+def test_a_damaged_text_is_derived_again(derivations, used_cache, damage):
+    (file,) = (used_cache / "generated").iterdir()
     text = file.read_bytes()
     file.unlink()
     if damage == "a folder":
@@ -484,8 +484,8 @@ def test_a_damaged_text_is_derived_again(derivations, own, damage):
 
 
 @posix
-def test_a_text_that_others_can_write_is_not_run(derivations, own):
-    (file,) = (own / "generated").iterdir()
+def test_a_text_that_others_can_write_is_not_run(derivations, used_cache):
+    (file,) = (used_cache / "generated").iterdir()
     file.chmod(0o666)
     place()
     assert derivations == ["cached_double"]

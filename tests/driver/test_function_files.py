@@ -29,39 +29,39 @@ def build(*files, out, **options):
 
 
 def check(file, out):
-    return {(each.file, each.state) for each in dx.check(dx.load_functions(file), out)}
+    return {(part.file, part.state) for part in dx.check(dx.load_functions(file), out)}
 
 
 # What a package has of several files
 
 
 def test_a_file_leaves_the_modules_of_others(tmp_path):
-    one = declare(tmp_path / "one.py", double=2, triple=3)
-    other = declare(tmp_path / "other.py", half=0.5)
+    first_file = declare(tmp_path / "one.py", double=2, triple=3)
+    second_file = declare(tmp_path / "other.py", half=0.5)
     out = tmp_path / "out"
-    build(one, out=out)
-    result = build(other, out=out)
+    build(first_file, out=out)
+    result = build(second_file, out=out)
     assert result.removed == () and result.modules == ("half", "double", "triple")
-    assert check(one, out) == check(other, out) == set()
+    assert check(first_file, out) == check(second_file, out) == set()
     assert [*dx.load_package(out)] == ["double", "half", "triple"]
 
-    declare(one, double=4)
-    assert check(other, out) == set()
+    declare(first_file, double=4)
+    assert check(second_file, out) == set()
     stale = {("double.py", "stale"), ("_formulas/double.py", "stale"), ("__init__.py", "stale")}
     extra = {"triple.py", "triple.pyi", "_formulas/triple.py"}
-    assert check(one, out) == stale | {(name, "extra") for name in extra}
-    assert {*build(one, out=out).removed} == extra
-    assert check(one, out) == check(other, out) == set()
+    assert check(first_file, out) == stale | {(name, "extra") for name in extra}
+    assert {*build(first_file, out=out).removed} == extra
+    assert check(first_file, out) == check(second_file, out) == set()
     assert dx.load(out / "half.py").value([2.0]).tolist() == [1.0]
 
 
 def test_support_that_only_a_kept_module_needs_is_kept(tmp_path):
-    one = declare(tmp_path / "one.py", double=2)
+    first_file = declare(tmp_path / "one.py", double=2)
     (tmp_path / "other.py").write_text(
         "import derivatrix as dx\nX = dx.matrix('X', 2, 2)\nf = dx.function('f', [X], dx.expm(X))\n"
     )
     build(tmp_path / "other.py", out=tmp_path / "out")
-    build(one, out=tmp_path / "out")
+    build(first_file, out=tmp_path / "out")
     assert check(tmp_path / "other.py", tmp_path / "out") == set()
 
 
@@ -74,73 +74,82 @@ def test_functions_of_no_file_and_those_of_files_keep_each_other(tmp_path):
 
 
 def test_files_of_one_name_are_two(tmp_path):
-    one = declare(tmp_path / "a" / "functions.py", double=2)
-    other = declare(tmp_path / "b" / "functions.py", half=0.5)
-    build(one, out=tmp_path / "out")
-    assert build(other, out=tmp_path / "out").removed == ()
-    moved = tmp_path / "moved"
+    first_file = declare(tmp_path / "a" / "functions.py", double=2)
+    second_file = declare(tmp_path / "b" / "functions.py", half=0.5)
+    build(first_file, out=tmp_path / "out")
+    assert build(second_file, out=tmp_path / "out").removed == ()
+    new_place = tmp_path / "moved"
     for name in ("a", "b", "out"):
-        shutil.copytree(tmp_path / name, moved / name)
-    assert check(moved / "b" / "functions.py", moved / "out") == set()
+        shutil.copytree(tmp_path / name, new_place / name)
+    assert check(new_place / "b" / "functions.py", new_place / "out") == set()
 
 
 def test_a_module_of_another_file_is_not_replaced(tmp_path):
-    one, other = declare(tmp_path / "one.py", double=2), declare(tmp_path / "two.py", double=3)
+    first_file, second_file = (
+        declare(tmp_path / "one.py", double=2),
+        declare(tmp_path / "two.py", double=3),
+    )
     out = tmp_path / "out"
-    build(one, out=out)
+    build(first_file, out=out)
     with pytest.raises(dx.BuildError, match=r"double\.py comes from .*one\.py"):
-        build(other, out=out)
+        build(second_file, out=out)
     with pytest.raises(dx.BuildError, match=r"double\.py comes from"):
-        check(other, out)
+        check(second_file, out)
     with pytest.raises(dx.DeclarationError, match="two functions are called 'double'"):
-        build(one, other, out=out)
-    assert check(one, out) == set()
-    one.rename(tmp_path / "renamed.py")
+        build(first_file, second_file, out=out)
+    assert check(first_file, out) == set()
+    first_file.rename(tmp_path / "renamed.py")
     build(tmp_path / "renamed.py", out=out)
     assert check(tmp_path / "renamed.py", out) == set()
 
 
 def test_a_function_that_two_files_import_is_one(tmp_path):
     declare(tmp_path / "shared.py", double=2)
-    one, other = tmp_path / "one.py", tmp_path / "two.py"
-    for path in (one, other):
+    first_file, second_file = tmp_path / "one.py", tmp_path / "two.py"
+    for path in (first_file, second_file):
         path.write_text("from shared import double\n")
-    assert build(one, other, out=tmp_path / "out").modules == ("double",)
-    declare(other, double=2)  # declared once more, and the same
-    assert build(one, other, out=tmp_path / "out").written == ()
+    assert build(first_file, second_file, out=tmp_path / "out").modules == ("double",)
+    declare(second_file, double=2)  # declared once more, and the same
+    assert build(first_file, second_file, out=tmp_path / "out").written == ()
 
 
 def test_modules_of_another_version_are_told(tmp_path, monkeypatch):
-    one, other = declare(tmp_path / "one.py", double=2), declare(tmp_path / "two.py", half=0.5)
+    first_file, second_file = (
+        declare(tmp_path / "one.py", double=2),
+        declare(tmp_path / "two.py", half=0.5),
+    )
     out = tmp_path / "out"
-    build(one, out=out)
+    build(first_file, out=out)
     path = out / "double.py"
     path.write_text(path.read_text().replace("SUPPORT = '", "SUPPORT = '0"))
-    result = build(other, out=out)
+    result = build(second_file, out=out)
     assert result.outdated == ("double",) and result.modules == ("half", "double")
     with pytest.raises(dx.LoadError, match="other support files"):
         dx.load(path)
-    assert build(one, out=out).outdated == () and dx.load(path)
+    assert build(first_file, out=out).outdated == () and dx.load(path)
 
 
 def test_the_certificate_vouches_for_the_modules_of_all_files(tmp_path, monkeypatch):
     def passed(module, **_):
         name = module.__name__.rpartition(".")[2].partition("_")[0]
-        seen.append(name)
+        verified.append(name)
         rows = (dx.runtime.Row("value", "value", "", "", 0.0, 1.0, True),)
         return dx.Report(name, module.DIGEST, rows)
 
-    seen = []
+    verified = []
     monkeypatch.setattr(parallel, "verify", passed)
-    one, other = declare(tmp_path / "one.py", double=2), declare(tmp_path / "two.py", half=0.5)
+    first_file, second_file = (
+        declare(tmp_path / "one.py", double=2),
+        declare(tmp_path / "two.py", half=0.5),
+    )
     out = tmp_path / "out"
-    build(one, out=out, verify=True)
-    result = build(other, out=out, verify=True)
-    assert seen == ["double", "half"] and result.verified == ("half",)
+    build(first_file, out=out, verify=True)
+    result = build(second_file, out=out, verify=True)
+    assert verified == ["double", "half"] and result.verified == ("half",)
     record = json.loads((out / "certificate.json").read_text())
-    assert [each["function"] for each in record["modules"]] == ["double", "half"]
+    assert [entry["function"] for entry in record["modules"]] == ["double", "half"]
     (out / "certificate.json").unlink()
-    assert {*build(other, out=out, verify=True).verified} == {"double", "half"}
+    assert {*build(second_file, out=out, verify=True).verified} == {"double", "half"}
 
 
 def test_builds_of_two_files_at_the_same_time(tmp_path):
@@ -233,9 +242,9 @@ def test_a_project_is_read(tmp_path):
     file.write_text("[project]\nname = 'mine'\n")
     assert find_project(tmp_path) is None
     file.write_text("[tool.derivatrix]\nfunctions = ['a.py:f', 'b.py']\noutput = 'out'\n")
-    found = find_project(tmp_path)
-    assert found.files == ["a.py", "b.py"] and found.targets == ("cpu",)
-    assert found.directory == tmp_path / "out"
+    project = find_project(tmp_path)
+    assert project.files == ["a.py", "b.py"] and project.targets == ("cpu",)
+    assert project.directory == tmp_path / "out"
 
 
 @pytest.mark.parametrize(

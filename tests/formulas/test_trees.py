@@ -168,18 +168,18 @@ def test_every_kind_is_made_and_read() -> None:
 
 
 def test_every_place_holds_many_kinds() -> None:
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    kinds_at: dict[tuple[str, str], set[str]] = defaultdict(set)
     for kind in MAKERS:
         for seed in range(150):
             for tree in occurrences([Maker(seed).rooted(kind, 2)[0]]):
                 for part in fields(tree):
                     value = getattr(tree, part.name)
                     flat = value if isinstance(value, tuple) else (value,)
-                    names = [type(own).__name__ for own in flat if isinstance(own, Tree)]
-                    found[type(tree).__name__, part.name].update(names)
-    places = {place: names for place, names in found.items() if names}
-    few = {place for place, names in places.items() if len(names) < 12}
-    assert few <= {("Block", "cells")}, few
+                    names = [type(inner).__name__ for inner in flat if isinstance(inner, Tree)]
+                    kinds_at[type(tree).__name__, part.name].update(names)
+    places = {place: names for place, names in kinds_at.items() if names}
+    with_few_kinds = {place for place, names in places.items() if len(names) < 12}
+    assert with_few_kinds <= {("Block", "cells")}, with_few_kinds
 
 
 def each_kind(test: Callable[[type[Tree]], None]) -> Callable[[type[Tree]], None]:
@@ -188,99 +188,102 @@ def each_kind(test: Callable[[type[Tree]], None]) -> Callable[[type[Tree]], None
 
 @each_kind
 def test_normal_forms(kind: type[Tree]) -> None:
-    for own in samples(kind):
+    for sample in samples(kind):
         make = NORMAL.get(kind)
-        if make is not None and not kinds.is_row(own.tree):
-            same(own.read(make(own.tree)), own.value, own.tree)
-        same(own.read(normal(own.tree)), own.value, own.tree)
+        if make is not None and not kinds.is_row(sample.tree):
+            same(sample.read(make(sample.tree)), sample.value, sample.tree)
+        same(sample.read(normal(sample.tree)), sample.value, sample.tree)
 
 
 @each_kind
 def test_transposition(kind: type[Tree]) -> None:
-    for own in samples(kind):
-        for tree in (own.tree, normal(own.tree)):
+    for sample in samples(kind):
+        for tree in (sample.tree, normal(sample.tree)):
             if tree.rank == 2:
-                same(own.read(algebra.transpose(tree)), own.value.T, tree)
-                same(own.read(arranged(tree, (1, None, 0))), own.value.T[:, None], tree)
+                same(sample.read(algebra.transpose(tree)), sample.value.T, tree)
+                same(sample.read(arranged(tree, (1, None, 0))), sample.value.T[:, None], tree)
 
 
 @each_kind
 def test_reductions(kind: type[Tree]) -> None:
     """Sums, norms, traces and products of a tree of any kind."""
-    for own in samples(kind):
-        other = own.make.tree(own.shape, 1)
-        product = np.asarray(np.sum(own.value * own.read(other)))
-        for tree in (own.tree, normal(own.tree)):
+    for sample in samples(kind):
+        cofactor = sample.make.tree(sample.shape, 1)
+        product = np.asarray(np.sum(sample.value * sample.read(cofactor)))
+        for tree in (sample.tree, normal(sample.tree)):
             if tree.rank not in (1, 2):
                 continue
-            same(own.read(algebra.contracted(tree, other)), product, tree)
-            same(own.read(algebra.contracted(other, tree)), product, tree)
-            same(own.read(algebra.total(tree)), np.asarray(own.value.sum()), tree)
-            same(own.read(algebra.norm(tree)), np.asarray(np.linalg.norm(own.value)), tree)
+            same(sample.read(algebra.contracted(tree, cofactor)), product, tree)
+            same(sample.read(algebra.contracted(cofactor, tree)), product, tree)
+            same(sample.read(algebra.total(tree)), np.asarray(sample.value.sum()), tree)
+            same(sample.read(algebra.norm(tree)), np.asarray(np.linalg.norm(sample.value)), tree)
             if tree.rank == 1:
-                same(own.read(algebra.diag(tree)), np.diag(own.value), tree)
-            elif own.value.shape[0] == own.value.shape[1]:
-                same(own.read(algebra.trace(tree)), np.asarray(np.trace(own.value)), tree)
-                same(own.read(algebra.diagonal(tree)), np.diagonal(own.value), tree)
-                same(own.read(algebra.power(tree, 2)), own.value @ own.value, tree)
+                same(sample.read(algebra.diag(tree)), np.diag(sample.value), tree)
+            elif sample.value.shape[0] == sample.value.shape[1]:
+                same(sample.read(algebra.trace(tree)), np.asarray(np.trace(sample.value)), tree)
+                same(sample.read(algebra.diagonal(tree)), np.diagonal(sample.value), tree)
+                same(sample.read(algebra.power(tree, 2)), sample.value @ sample.value, tree)
 
 
 @each_kind
 def test_replacing(kind: type[Tree]) -> None:
     """A part with a name in its place, in every place where it stands."""
-    for own in samples(kind):
-        inner = [part for part in occurrences([own.tree]) if not part.letters and part.rank < 3]
+    for sample in samples(kind):
+        inner = [part for part in occurrences([sample.tree]) if not part.letters and part.rank < 3]
         for part in inner:
-            if kinds.is_row(part) or isinstance(part, kinds.Padded) or part is own.tree:
+            if kinds.is_row(part) or isinstance(part, kinds.Padded) or part is sample.tree:
                 continue
             name = Name(part.rank, "part", "part")
-            reader = Reader({**own.make.values, "part": own.read(part)}, SIZES)
-            if any(isinstance(other, kinds.Differential) for other in occurrences([own.tree])):
+            reader = Reader({**sample.make.values, "part": sample.read(part)}, SIZES)
+            if any(
+                isinstance(occurrence, kinds.Differential)
+                for occurrence in occurrences([sample.tree])
+            ):
                 continue
-            changed = replaced(own.tree, {part: name})
+            changed = replaced(sample.tree, {part: name})
             assert part not in occurrences([changed])
-            same(read(reader, changed), own.value, own.tree)
+            same(read(reader, changed), sample.value, sample.tree)
 
 
 @each_kind
 def test_layout(kind: type[Tree]) -> None:
     """Put into zeros: as blocks, and as a product with selections."""
-    for own in samples(kind):
-        for tree in (own.tree, normal(own.tree)):
+    for sample in samples(kind):
+        for tree in (sample.tree, normal(sample.tree)):
             if tree.rank in (1, 2):
                 size = sympy.Integer(7)
-                ranges = [(ONE, count, 1, size) for count in own.shape]
-                widths = [(1, 6 - length) for length in own.value.shape]
-                expected = np.pad(own.value, widths)
+                ranges = [(ONE, count, 1, size) for count in sample.shape]
+                widths = [(1, 6 - length) for length in sample.value.shape]
+                expected = np.pad(sample.value, widths)
                 for padded in (kinds.Padded(tree, tuple(ranges)), algebra.padded(tree, ranges)):
-                    same(own.read(padded), expected, tree)
+                    same(sample.read(padded), expected, tree)
                     if isinstance(padded, kinds.Padded):
-                        same(own.read(layout.surrounded(padded)), expected, tree)
+                        same(sample.read(layout.surrounded(padded)), expected, tree)
                         chain = algebra.selections(padded)
-                        same(own.read(kinds.Matmul(tuple(chain))), expected, tree)
-                        same(own.read(algebra.matmul(*chain)), expected, tree)
+                        same(sample.read(kinds.Matmul(tuple(chain))), expected, tree)
+                        same(sample.read(algebra.matmul(*chain)), expected, tree)
 
 
 @each_kind
 def test_indicators_and_products_with_ones(kind: type[Tree]) -> None:
-    for own in samples(kind):
-        table = sharing.plain_indicators([own.tree])
-        same(own.read(replaced(own.tree, table)), own.value, own.tree)
-        same(own.read(indexing.as_chain(own.tree)), own.value, own.tree)
+    for sample in samples(kind):
+        table = sharing.plain_indicators([sample.tree])
+        same(sample.read(replaced(sample.tree, table)), sample.value, sample.tree)
+        same(sample.read(indexing.as_chain(sample.tree)), sample.value, sample.tree)
 
 
-def evaluated(own: Sample, tree: Tree) -> np.ndarray:
+def evaluated(sample: Sample, tree: Tree) -> np.ndarray:
     with np.errstate(all="ignore"):
         text = NumPy().text(tree)
-        return eval(text, {"np": np, "scipy": scipy, **own.make.values, **SIZES})
+        return eval(text, {"np": np, "scipy": scipy, **sample.make.values, **SIZES})
 
 
 @each_kind
 def test_numpy_texts(kind: type[Tree]) -> None:
     if kind not in NOTATION_ONLY:
-        for own in samples(kind, (*NOTATION_ONLY, *PRINTED)):
-            tree = normal(own.tree)
-            same(evaluated(own, tree), own.value, tree)
+        for sample in samples(kind, (*NOTATION_ONLY, *PRINTED)):
+            tree = normal(sample.tree)
+            same(evaluated(sample, tree), sample.value, tree)
 
 
 @pytest.mark.parametrize("kind", PRINTED)
@@ -288,8 +291,8 @@ def test_numpy_texts_of_what_only_they_have(kind: type[Tree]) -> None:
     for seed in range(25):
         make = Maker(seed, NOTATION_ONLY)
         tree, shape = make.rooted(kind, 1)
-        own = Sample(tree, shape, read(make.reader(), tree), make)
-        same(evaluated(own, tree), own.value, tree)
+        sample = Sample(tree, shape, read(make.reader(), tree), make)
+        same(evaluated(sample, tree), sample.value, tree)
 
 
 def repeating(seed: int) -> tuple[Maker, list[Tree]]:
@@ -297,7 +300,10 @@ def repeating(seed: int) -> tuple[Maker, list[Tree]]:
     make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
     choose = make.random.choice
     shape = choose([(), (n,), (n, m), (n, n)])
-    inner = {own: [make.tree(own, 1) for _ in range(2)] for own in pool_shapes(shape)}
+    inner = {
+        pool_shape: [make.tree(pool_shape, 1) for _ in range(2)]
+        for pool_shape in pool_shapes(shape)
+    }
 
     def chain() -> Tree:
         axes = [*shape[:1], *(choose([n, m]) for _ in range(make.random.randint(1, 2))), *shape[1:]]
@@ -348,11 +354,11 @@ def test_factoring(block: int) -> None:
         values = bounded_values(make, trees)
         for tree, value in zip(trees, values or (), strict=bool(values)):
             if isinstance(tree, kinds.Add):
-                found = factoring.factor(tree)
-                changed += found != tree
-                same(read(make.reader(), found), value, tree)
+                factored = factoring.factor(tree)
+                changed += factored != tree
+                same(read(make.reader(), factored), value, tree)
                 if tree.rank == 2:
-                    same(read(make.reader(), algebra.transpose(found)), value.T, tree)
+                    same(read(make.reader(), algebra.transpose(factored)), value.T, tree)
     assert changed > 25
 
 
@@ -368,10 +374,10 @@ def test_rows_after_a_common_column() -> None:
     row = algebra.matmul(column, kinds.Transpose(z), B)
     tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row])
     assert isinstance(tree, kinds.Add)
-    found = factoring.factor(tree)
-    assert found != tree
-    same(read(reader, found), read(reader, tree), tree)
-    same(read(reader, algebra.transpose(found)), read(reader, tree).T, tree)
+    factored = factoring.factor(tree)
+    assert factored != tree
+    same(read(reader, factored), read(reader, tree), tree)
+    same(read(reader, algebra.transpose(factored)), read(reader, tree).T, tree)
 
 
 def test_entries_of_transposes() -> None:
@@ -398,19 +404,21 @@ def test_sharing(block: int) -> None:
     """Parts that trees repeat become definitions, each after those that it needs."""
     defined = 0
     for seed in range(100 * block, 100 * block + 100):
-        make, (tree, other) = repeating(seed)
-        values = bounded_values(make, [tree, other])
+        make, (tree, second) = repeating(seed)
+        values = bounded_values(make, [tree, second])
         if values is None:
             continue
-        first = Definition(provisional_name(tree.rank, 1, False), tree, (None,) * tree.rank)
-        whole = algebra.add([first.name, other, tree])
+        definition = Definition(provisional_name(tree.rank, 1, False), tree, (None,) * tree.rank)
+        total = algebra.add([definition.name, second, tree])
         expected = 2 * values[0] + values[1]
-        root, definitions = sharing.name_repeated_parts(whole, [first], length, set(make.values))
-        known = dict(make.values)
+        root, definitions = sharing.name_repeated_parts(
+            total, [definition], length, set(make.values)
+        )
+        values_by_name = dict(make.values)
         for part in definitions:
-            assert part.name.python not in known
-            known[part.name.python] = read(Reader(known, SIZES), part.tree)
-        same(read(Reader(known, SIZES), root), expected, whole)
+            assert part.name.python not in values_by_name
+            values_by_name[part.name.python] = read(Reader(values_by_name, SIZES), part.tree)
+        same(read(Reader(values_by_name, SIZES), root), expected, total)
         defined += len(definitions) - 1
     assert defined > 50
 
@@ -418,24 +426,24 @@ def test_sharing(block: int) -> None:
 def test_entries_of_what_a_transpose_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix, and an entry of its transpose: one name has both, and then there is nothing more
     to name."""
-    monkeypatch.setattr(sharing, "count", lambda first: iter(range(first, first + 5)))
+    monkeypatch.setattr(sharing, "count", lambda start: iter(range(start, start + 5)))
     A, B, C = (Name(2, letters, letters) for letters in ("Alpha", "Beta", "Gamma"))
     matrix = entrywise.function(sympy.tanh, [algebra.matmul(A, algebra.transpose(B))])
-    other = algebra.matmul(B, algebra.transpose(A))
+    reverse = algebra.matmul(B, algebra.transpose(A))
     i, j = map(sympy.Symbol, PLACES)
-    entry = kinds.Function(0, "tanh", (kinds.Indexed(other, (i, j)),), sympy.tanh)
+    entry = kinds.Function(0, "tanh", (kinds.Indexed(reverse, (i, j)),), sympy.tanh)
     product = Definition(provisional_name(2, 1, False), algebra.matmul(matrix, C), (None, None))
-    whole = algebra.add([entry, kinds.Indexed(product.name, (i, i))])
-    root, definitions = sharing.name_repeated_parts(whole, [product], length, set())
+    total = algebra.add([entry, kinds.Indexed(product.name, (i, i))])
+    root, definitions = sharing.name_repeated_parts(total, [product], length, set())
     assert len(definitions) == 2 and not root.counts[kinds.Function]
     random = np.random.default_rng(0)
-    known = {name.python: random.normal(size=(3, 3)) for name in (A, B, C)}
-    first, second, third = known.values()
-    expected = np.tanh(second @ first.T)[0, 1]
-    expected += (np.tanh(first @ second.T) @ third)[0, 0]
+    values_by_name = {name.python: random.normal(size=(3, 3)) for name in (A, B, C)}
+    start, second, third = values_by_name.values()
+    expected = np.tanh(second @ start.T)[0, 1]
+    expected += (np.tanh(start @ second.T) @ third)[0, 0]
     for part in definitions:
-        known[part.name.python] = read(Reader(known, SIZES), part.tree)
-    same(read(Reader(known, SIZES), root), expected, whole)
+        values_by_name[part.name.python] = read(Reader(values_by_name, SIZES), part.tree)
+    same(read(Reader(values_by_name, SIZES), root), expected, total)
 
 
 def test_complements() -> None:
@@ -444,13 +452,18 @@ def test_complements() -> None:
         make = Maker(seed, NUMPY_ONLY)
         tree = make.tree((n,), 1)
         values = bounded_values(make, [tree])
-        pair = [entrywise.function(scalar_functions.sigmoid, [own]) for own in both_signs(tree)]
-        if values is None or any(isinstance(own, kinds.Spread) or own.letters for own in pair):
+        pair = [
+            entrywise.function(scalar_functions.sigmoid, [argument])
+            for argument in both_signs(tree)
+        ]
+        if values is None or any(
+            isinstance(argument, kinds.Spread) or argument.letters for argument in pair
+        ):
             continue
         table = sharing.complements(pair)
         assert len(table) == 1
-        first, second = (replaced(own, table) for own in pair)
-        same(read(make.reader(), algebra.add([first, second])), np.ones(values[0].shape), tree)
+        positive, negative = (replaced(argument, table) for argument in pair)
+        same(read(make.reader(), algebra.add([positive, negative])), np.ones(values[0].shape), tree)
 
 
 def both_signs(tree: Tree) -> tuple[Tree, Tree]:
@@ -461,7 +474,7 @@ def both_signs(tree: Tree) -> tuple[Tree, Tree]:
 @pytest.mark.parametrize("block", range(3))
 def test_contraction(block: int) -> None:
     """Products with labels, in matrix notation."""
-    written = 0
+    count = 0
     for seed in range(500 * block, 500 * block + 500):
         make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
         sizes = (n, m, n, FOUR)
@@ -474,21 +487,21 @@ def test_contraction(block: int) -> None:
         values = bounded_values(make, [tree for tree, _ in items])
         if values is None:
             continue
-        found = contract(items, output, sizes)
-        if found is None:
+        result = contract(items, output, sizes)
+        if result is None:
             continue
-        written += 1
-        ones = [np.ones(evaluate(sizes[label], SIZES)) for label in output]
+        count += 1
+        unit_vectors = [np.ones(evaluate(sizes[label], SIZES)) for label in output]
         operands = [
             operand
             for value, labels in [
                 *zip(values, (labels for _, labels in items), strict=True),
-                *zip(ones, ((label,) for label in output), strict=True),
+                *zip(unit_vectors, ((label,) for label in output), strict=True),
             ]
             for operand in (value, list(labels))
         ]
-        same(read(make.reader(), found), np.einsum(*operands, list(output)), found)
-    assert written > 160
+        same(read(make.reader(), result), np.einsum(*operands, list(output)), result)
+    assert count > 160
 
 
 def test_turning_traces() -> None:
@@ -517,48 +530,50 @@ def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
     scalars = [tree for tree in trees if not tree.rank]
     matrices = [tree for tree in trees if tree.rank == 2]
     vectors = [tree for tree in trees if tree.rank == 1]
-    for one in trees:
+    for tree in trees:
         for exponent in number.values():
-            yield algebra.raised(one, exponent)
+            yield algebra.raised(tree, exponent)
         for coefficient in (-ONE, sympy.Integer(2), sympy.Rational(-3, 2)):
-            yield algebra.scale(coefficient, [], one)
-        yield entrywise.function(sympy.exp, [one])
-        yield entrywise.function(sympy.Abs, [one])
-        yield entrywise.positive(one)
-        yield algebra.scale(ONE, [random.choice(scalars)], one)
-        alike = [tree for tree in trees if tree.rank == one.rank and tree != one]
-        for other in [
-            random.choice([s for s in scalars if s != one]),
+            yield algebra.scale(coefficient, [], tree)
+        yield entrywise.function(sympy.exp, [tree])
+        yield entrywise.function(sympy.Abs, [tree])
+        yield entrywise.positive(tree)
+        yield algebra.scale(ONE, [random.choice(scalars)], tree)
+        alike = [t for t in trees if t.rank == tree.rank and t != tree]
+        for partner in [
+            random.choice([s for s in scalars if s != tree]),
             *random.sample(alike, min(6, len(alike))),
         ]:
-            yield algebra.add([one, other])
-            yield algebra.add([one, algebra.scale(-ONE, [], other)])
-            yield algebra.hadamard([one, other])
-            yield algebra.raised(one, other)
-            holds = entrywise.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
+            yield algebra.add([tree, partner])
+            yield algebra.add([tree, algebra.scale(-ONE, [], partner)])
+            yield algebra.hadamard([tree, partner])
+            yield algebra.raised(tree, partner)
+            holds = entrywise.relation(random.choice([">", ">=", "<=", "<", "=="]), tree, partner)
             yield holds
             yield entrywise.logic("not", [holds])
-            yield entrywise.logic(random.choice(["and", "or"]), [holds, entrywise.positive(other)])
-            yield entrywise.choice(holds, one, other)
+            yield entrywise.logic(
+                random.choice(["and", "or"]), [holds, entrywise.positive(partner)]
+            )
+            yield entrywise.choice(holds, tree, partner)
             yield entrywise.choice(holds, *random.choice([BOTH, BOTH[::-1]]))
-    for one in matrices:
-        yield algebra.transpose(one)
-        yield kinds.Transpose(one)
-        yield algebra.power(one, random.choice([-1, 2]))
-        other = random.choice(matrices)
-        yield algebra.matmul(one, other)
-        yield from (algebra.matmul(one, kinds.Transpose(own)) for own in FEW[-2:])
-        yield algebra.matmul(one, random.choice(vectors))
-        yield algebra.trace(one)
-        yield kinds.Kronecker(one, kinds.Name(2, "Z", "Z"))
-        yield kinds.Indexed(one, (sympy.S.Zero, None))
-        yield algebra.part(one, (None, ONE))
-    for one in vectors:
-        yield algebra.diag(one)
-        yield algebra.matmul(one, kinds.Transpose(random.choice(vectors)))
-        yield algebra.matmul(kinds.Transpose(one), random.choice(vectors))
+    for tree in matrices:
+        yield algebra.transpose(tree)
+        yield kinds.Transpose(tree)
+        yield algebra.power(tree, random.choice([-1, 2]))
+        partner = random.choice(matrices)
+        yield algebra.matmul(tree, partner)
+        yield from (algebra.matmul(tree, kinds.Transpose(name)) for name in FEW[-2:])
+        yield algebra.matmul(tree, random.choice(vectors))
+        yield algebra.trace(tree)
+        yield kinds.Kronecker(tree, kinds.Name(2, "Z", "Z"))
+        yield kinds.Indexed(tree, (sympy.S.Zero, None))
+        yield algebra.part(tree, (None, ONE))
+    for tree in vectors:
+        yield algebra.diag(tree)
+        yield algebra.matmul(tree, kinds.Transpose(random.choice(vectors)))
+        yield algebra.matmul(kinds.Transpose(tree), random.choice(vectors))
         yield kinds.Over(
-            ("k",), algebra.scale(ONE, [kinds.Indexed(one, (K,))], random.choice(vectors)), (n,)
+            ("k",), algebra.scale(ONE, [kinds.Indexed(tree, (K,))], random.choice(vectors)), (n,)
         )
 
 
@@ -573,10 +588,12 @@ def combinations() -> list[tuple[Tree, np.ndarray]]:
     generator = np.random.default_rng(0)
     values = {name.python: generator.normal(size=(3,) * name.rank) for name in FEW}
     reader = Reader({**values, "Z": generator.normal(size=(1, 1))}, SIZES)
-    first = list(dict.fromkeys([*FEW, *combined(FEW, random)]))
-    second = dict.fromkeys([*first, *combined(random.sample(first, 80) + list(FEW), random)])
+    level_one = list(dict.fromkeys([*FEW, *combined(FEW, random)]))
+    level_two = dict.fromkeys(
+        [*level_one, *combined(random.sample(level_one, 80) + list(FEW), random)]
+    )
     result = []
-    for tree in second:
+    for tree in level_two:
         with suppress(np.linalg.LinAlgError):
             value = read(reader, tree)
             if np.isfinite(value).all():
@@ -594,7 +611,7 @@ def test_one_text_has_one_meaning(
         text = printer.text(tree)
         depths = np.cumsum([(part in "([{") - (part in ")]}") for part in text])
         assert depths.min() >= 0 == depths[-1], text
-        other, expected = meanings.setdefault((text, tree.rank), (tree, value))
-        if other != tree:
-            np.testing.assert_allclose(value, expected, err_msg=f"{text}: {tree} and {other}")
+        same_text, expected = meanings.setdefault((text, tree.rank), (tree, value))
+        if same_text != tree:
+            np.testing.assert_allclose(value, expected, err_msg=f"{text}: {tree} and {same_text}")
     assert len(meanings) > 1000

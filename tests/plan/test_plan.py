@@ -160,28 +160,28 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     values = sample(graphs.leaves)
     outputs = [(f"out_p{p}", node) for p, node in enumerate(nodes)]
     with mock.patch.object(sample_sums, "REUSE", choose.choice([0, sample_sums.REUSE])):
-        made = threaded_plan("kernel", graphs.leaves, outputs)
-    return made, values, evaluate_all(nodes, values, SIZES)
+        kernel = threaded_plan("kernel", graphs.leaves, outputs)
+    return kernel, values, evaluate_all(nodes, values, SIZES)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_random_graphs_as_plain_python(choose: random.Random) -> None:
-    made, values, expected = random_case(choose)
-    for one in (made, *made.variants):
+    kernel, values, expected = random_case(choose)
+    for variant in (kernel, *kernel.variants):
         outputs = [np.full(array.shape, np.nan) for array in expected]
-        run_plain(one, values, outputs)
+        run_plain(variant, values, outputs)
         for output, array in zip(outputs, expected, strict=True):
-            np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(one))
+            np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(variant))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_graphs_compiled(seed: int, tmp_path: Path) -> None:
-    made, values, expected = random_case(random.Random(seed))
-    result = tuple((name.removeprefix("out_"), name) for name, _ in made.outputs)
-    module = load(tmp_path, f"random{seed}", [FunctionDescription("value", (), made, result)])
+    kernel, values, expected = random_case(random.Random(seed))
+    result = tuple((name.removeprefix("out_"), name) for name, _ in kernel.outputs)
+    module = load(tmp_path, f"random{seed}", [FunctionDescription("value", (), kernel, result)])
     for real, tolerance in ((np.float64, 1e-9), (np.float32, 2e-3)):
-        arguments = [values[argument.name].astype(real) for argument in made.arguments]
+        arguments = [values[argument.name].astype(real) for argument in kernel.arguments]
         for output, array in zip(module.value(*arguments), expected, strict=True):
             np.testing.assert_allclose(output, array, rtol=tolerance, atol=tolerance)
             assert output.dtype == real
@@ -225,9 +225,9 @@ def inverse(node: ir.Node) -> ir.Node:
 
 
 def steps(nodes: dict[str, ir.Node], kind: type) -> list:
-    found = ir.leaves(nodes.values())
-    made = plan("kernel", sorted(found, key=lambda leaf: leaf.name), list(nodes.items()))
-    return [step for step in made.steps if isinstance(step, kind)]
+    inputs = ir.leaves(nodes.values())
+    kernel = plan("kernel", sorted(inputs, key=lambda leaf: leaf.name), list(nodes.items()))
+    return [step for step in kernel.steps if isinstance(step, kind)]
 
 
 def called(nodes: dict[str, ir.Node]) -> list[str]:
@@ -554,17 +554,17 @@ def test_several_results(tmp_path: Path) -> None:
     product = ir.einsum([(x, "bi"), (w, "i")], "b")
     nodes = {"out_value": product, "out_x_x": ir.Sum((x, x), x.shape), "out_x_w": w}
     result = (("value", "out_value"), ("x", (("x", "out_x_x"), ("w", "out_x_w"))))
-    made = plan("jvp_kernel", [x, w], list(nodes.items()))
-    module = load(tmp_path, "several", [FunctionDescription("jvp", (), made, result)])
+    kernel = plan("jvp_kernel", [x, w], list(nodes.items()))
+    module = load(tmp_path, "several", [FunctionDescription("jvp", (), kernel, result)])
     points, weights = np.arange(6.0).reshape(2, 3), np.arange(3.0)
-    found = module.jvp(points, weights)
-    assert found._fields == ("value", "x")
-    np.testing.assert_array_equal(found.value, points @ weights)
-    np.testing.assert_array_equal(found.x.x, 2 * points)
-    np.testing.assert_array_equal(found.x.w, weights)
+    results = module.jvp(points, weights)
+    assert results._fields == ("value", "x")
+    np.testing.assert_array_equal(results.value, points @ weights)
+    np.testing.assert_array_equal(results.x.x, 2 * points)
+    np.testing.assert_array_equal(results.x.w, weights)
     out = (np.empty(2), (np.empty((2, 3)), np.empty(3)))
-    given = module.jvp(points, weights, out=out)
-    assert given.value is out[0] and given.x.x is out[1][0]
+    filled = module.jvp(points, weights, out=out)
+    assert filled.value is out[0] and filled.x.x is out[1][0]
     np.testing.assert_array_equal(out[1][0], 2 * points)
     with pytest.raises(ValueError, match="out has 1 arrays; expected 3"):
         module.jvp(points, weights, out=out[0])

@@ -50,14 +50,14 @@ def fixture_random() -> np.random.Generator:
 def differences(function: Any, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
     """The derivative by central differences, the entries of x last."""
     steps = step * np.eye(len(x))
-    found = [(np.asarray(function(x + e)) - function(x - e)) / (2 * step) for e in steps]
-    return np.stack(found, axis=-1)
+    columns = [(np.asarray(function(x + e)) - function(x - e)) / (2 * step) for e in steps]
+    return np.stack(columns, axis=-1)
 
 
 def turn(random: np.random.Generator, sign: float) -> np.ndarray:
     """An orthogonal matrix of three rows whose determinant is `sign`."""
-    found = dx.runtime.domains.draw("orthogonal", (3, 3), random, 1)
-    return found if sign * np.linalg.det(found) > 0 else found * [1, 1, -1]
+    matrix = dx.runtime.domains.draw("orthogonal", (3, 3), random, 1)
+    return matrix if sign * np.linalg.det(matrix) > 0 else matrix * [1, 1, -1]
 
 
 SHAPES = {
@@ -74,21 +74,21 @@ def test_parametrisations(structure: str, random: np.random.Generator) -> None:
     """Stacks are converted to free numbers and back; tangents, pullbacks and their derivatives are
     compared with differences."""
     shape, start = SHAPES[structure], turn(random, -1)
-    own = PARAMETRISATIONS[structure].centred(np.stack([start, start.T]))
-    free, direction = random.normal(size=(2, *own.shape(shape)))
-    array, cotangent = own.array(free), random.normal(size=shape)
+    parametrisation = PARAMETRISATIONS[structure].centred(np.stack([start, start.T]))
+    free, direction = random.normal(size=(2, *parametrisation.shape(shape)))
+    array, cotangent = parametrisation.array(free), random.normal(size=shape)
     assert array.shape == shape and dx.runtime.domains.contains(structure, array)
-    np.testing.assert_allclose(own.free(array), free, atol=1e-12)
+    np.testing.assert_allclose(parametrisation.free(array), free, atol=1e-12)
 
     def along(function: Any) -> np.ndarray:
         return differences(lambda s: function(free + s[0] * direction), np.zeros(1))[..., 0]
 
-    tangent = own.tangent(free, direction)
-    np.testing.assert_allclose(tangent, along(own.array), atol=1e-7)
-    pulled = own.pullback(free, cotangent)
+    tangent = parametrisation.tangent(free, direction)
+    np.testing.assert_allclose(tangent, along(parametrisation.array), atol=1e-7)
+    pulled = parametrisation.pullback(free, cotangent)
     np.testing.assert_allclose(np.vdot(pulled, direction), np.vdot(cotangent, tangent))
-    curvature = own.curvature(free, direction, cotangent)
-    expected = along(lambda each: own.pullback(each, cotangent))
+    curvature = parametrisation.curvature(free, direction, cotangent)
+    expected = along(lambda point: parametrisation.pullback(point, cotangent))
     np.testing.assert_allclose(curvature, expected, atol=1e-7)
 
 
@@ -108,25 +108,29 @@ def test_orthogonal_inputs(sign: float, random: np.random.Generator) -> None:
     assert len(x) == 9 + 3 and np.abs(x[9:]).max() < 1e-14
     np.testing.assert_allclose(problem.unpack(x).Q, start, atol=1e-14)
     check_derivatives(problem, x + random.normal(size=len(x)) / 4)
-    again = problem.pack({"U": U_value, "Q": near})
-    np.testing.assert_allclose(problem.unpack(again).Q, near, atol=1e-12)
+    at_near = problem.pack({"U": U_value, "Q": near})
+    np.testing.assert_allclose(problem.unpack(at_near).Q, near, atol=1e-12)
     with pytest.raises(dx.DeclarationError, match=r"Q is declared orthogonal.*a reflection of"):
         problem.pack({"U": U_value, "Q": -near})
     with pytest.raises(dx.DeclarationError, match="half a turn"):
         problem.pack({"U": U_value, "Q": start * [1, -1, -1]})
 
-    alone = objective(PROCRUSTES, ["Q"], U=np.eye(3), X=POINTS, X2=POINTS @ near)
+    rotation_only = objective(PROCRUSTES, ["Q"], U=np.eye(3), X=POINTS, X2=POINTS @ near)
     fit = optimize.minimize(
-        alone.fun, alone.pack(start), jac=alone.jac, hess=alone.hess, method="trust-exact"
+        rotation_only.fun,
+        rotation_only.pack(start),
+        jac=rotation_only.jac,
+        hess=rotation_only.hess,
+        method="trust-exact",
     )
-    np.testing.assert_allclose(alone.unpack(fit.x).Q, near, atol=1e-6)
+    np.testing.assert_allclose(rotation_only.unpack(fit.x).Q, near, atol=1e-6)
 
-    turned, v = objective(TURNED, X=POINTS), random.normal(size=120)
-    x = turned.pack(start) + random.normal(size=3)
-    np.testing.assert_allclose(turned.jac(x), differences(turned.residual, x), atol=1e-8)
-    np.testing.assert_allclose(turned.jac_operator(x) @ np.eye(3), turned.jac(x), atol=1e-12)
-    expected = differences(lambda each: turned.jac(each).T @ v, x)
-    np.testing.assert_allclose(turned.hess(x, v), expected, atol=1e-6)
+    residuals, v = objective(TURNED, X=POINTS), random.normal(size=120)
+    x = residuals.pack(start) + random.normal(size=3)
+    np.testing.assert_allclose(residuals.jac(x), differences(residuals.residual, x), atol=1e-8)
+    np.testing.assert_allclose(residuals.jac_operator(x) @ np.eye(3), residuals.jac(x), atol=1e-12)
+    expected = differences(lambda point: residuals.jac(point).T @ v, x)
+    np.testing.assert_allclose(residuals.hess(x, v), expected, atol=1e-6)
 
 
 def test_orthogonal_inputs_are_about_the_first_array_that_is_one() -> None:
@@ -171,17 +175,17 @@ def test_scalar_functions_are_minimised(name: str, random: np.random.Generator) 
     x = problem.pack(start)
     check_derivatives(problem, x + random.normal(size=len(x)) / 4)
     by_differences = optimize.minimize(problem.fun, x, method="BFGS")
-    for method, more in {
+    for method, derivatives in {
         "BFGS": {},
         "trust-exact": {"hess": problem.hess},
         "Newton-CG": {"hessp": problem.hessp},
         "trust-constr": {"hessp": problem.hessp},
     }.items():
-        found = optimize.minimize(problem.fun, x, jac=problem.jac, method=method, **more)
-        assert found.nfev < by_differences.nfev / 2
-        np.testing.assert_allclose(found.x, by_differences.x, atol=1e-4)
+        fit = optimize.minimize(problem.fun, x, jac=problem.jac, method=method, **derivatives)
+        assert fit.nfev < by_differences.nfev / 2
+        np.testing.assert_allclose(fit.x, by_differences.x, atol=1e-4)
     if name == "likelihood":
-        np.testing.assert_allclose(problem.unpack(found.x).S, COVARIANCE, atol=1e-5)
+        np.testing.assert_allclose(problem.unpack(fit.x).S, COVARIANCE, atol=1e-5)
 
 
 def test_curves_are_fitted() -> None:
@@ -199,10 +203,10 @@ def test_curves_are_fitted() -> None:
             counted, ("2-point", problem.jac, problem.jac_operator), strict=True
         )
     )
-    assert max(each.calls for each in counted[1:]) < counted[0].calls / 2
-    for found in (matrix, products):
-        np.testing.assert_allclose(found.x, plain.x, atol=1e-5)
-        np.testing.assert_allclose(problem.unpack(found.x).k, [0.4, 2.0], rtol=0.1)
+    assert max(function.calls for function in counted[1:]) < counted[0].calls / 2
+    for fit in (matrix, products):
+        np.testing.assert_allclose(fit.x, plain.x, atol=1e-5)
+        np.testing.assert_allclose(problem.unpack(fit.x).k, [0.4, 2.0], rtol=0.1)
 
 
 def test_a_constrained_portfolio(random: np.random.Generator) -> None:
@@ -213,7 +217,7 @@ def test_a_constrained_portfolio(random: np.random.Generator) -> None:
     x = problem.pack(np.full(3, 1 / 3))
     check_derivatives(problem, x + 0.3)
     weights = random.normal(size=3)
-    expected = differences(lambda each: risks.jac(each).T @ weights, x + 0.3)
+    expected = differences(lambda point: risks.jac(point).T @ weights, x + 0.3)
     np.testing.assert_allclose(risks.hess(x + 0.3, weights), expected, atol=1e-7)
     bound = 1.2 * risks.residual(x).max()
     fun = [Counted(problem.fun) for _ in range(2)]
@@ -221,7 +225,7 @@ def test_a_constrained_portfolio(random: np.random.Generator) -> None:
     exact = optimize.NonlinearConstraint(constraint[0], -np.inf, bound, risks.jac, risks.hess)
     rough = optimize.NonlinearConstraint(constraint[1], -np.inf, bound)
     options = {"gtol": 1e-7, "xtol": 1e-9, "maxiter": 500}
-    found = optimize.minimize(
+    fit = optimize.minimize(
         fun[0],
         x,
         method="trust-constr",
@@ -232,9 +236,9 @@ def test_a_constrained_portfolio(random: np.random.Generator) -> None:
     )
     plain = optimize.minimize(fun[1], x, method="trust-constr", constraints=rough, options=options)
     assert fun[0].calls < fun[1].calls / 2 and constraint[0].calls < constraint[1].calls / 2
-    shares = problem.unpack(found.x).q
+    shares = problem.unpack(fit.x).q
     np.testing.assert_allclose(shares, problem.unpack(plain.x).q, atol=1e-3)
-    assert (risks.residual(found.x) < bound * (1 + 1e-6)).all() and shares @ gains > gains.mean()
+    assert (risks.residual(fit.x) < bound * (1 + 1e-6)).all() and shares @ gains > gains.mean()
 
 
 def test_batches(random: np.random.Generator) -> None:
@@ -256,7 +260,7 @@ def test_operators_in_optimisers() -> None:
     """A module's own functions, for an input that is a vector."""
     bowl, risks = dx.compile(BOWL), dx.compile(RISKS)
     target = np.array([1.0, 2.0, 3.0])
-    found = optimize.minimize(
+    fit = optimize.minimize(
         bowl.value,
         np.zeros(3),
         args=(target,),
@@ -265,7 +269,7 @@ def test_operators_in_optimisers() -> None:
         hess=bowl.hessian_operator,
         options={"gtol": 1e-10},
     )
-    np.testing.assert_allclose(found.x, np.log(target), atol=1e-8)
+    np.testing.assert_allclose(fit.x, np.log(target), atol=1e-8)
     equal = optimize.least_squares(
         lambda q, C: risks.value(q, C) - 1,
         np.ones(3),
@@ -282,21 +286,21 @@ def test_objectives_are_pickled_and_copied(again: Any) -> None:
     risks = again(objective(RISKS, ["q"], C=COVARIANCE))
     x = risks.pack(q=np.full(3, 1 / 3)) + 0.3
     assert risks.hess(x, np.ones(3)).shape == (2, 2)
-    placed = objective(
+    about_start = objective(
         dx.compile(dx.function("turned", [Q, C], dx.trace(Q @ C), ["Q"])), C=np.eye(2)
     )
-    start = placed.pack(np.array([[0.0, 1], [-1, 0]]))
-    assert again(placed).fun(start + 0.1) == placed.fun(start + 0.1)
-    parts = placed.unpack(start)
+    start = about_start.pack(np.array([[0.0, 1], [-1, 0]]))
+    assert again(about_start).fun(start + 0.1) == about_start.fun(start + 0.1)
+    parts = about_start.unpack(start)
     assert again(parts).Q.tolist() == parts.Q.tolist()
 
 
 def test_workers_of_scipy_are_given_an_objective() -> None:
     problem = objective(BOWL, mu=np.array([1.0, 2.0]))
-    found = optimize.differential_evolution(
+    fit = optimize.differential_evolution(
         problem.fun, [(-2, 2)] * 2, workers=2, updating="deferred", seed=0, tol=1e-6
     )
-    np.testing.assert_allclose(found.x, np.log([1.0, 2.0]), atol=1e-3)
+    np.testing.assert_allclose(fit.x, np.log([1.0, 2.0]), atol=1e-3)
 
 
 def test_arrays_are_packed_by_name() -> None:
@@ -325,8 +329,8 @@ def test_a_wrong_gradient_is_refused() -> None:
     module = ModuleType(right.__name__)
     vars(module).update({**vars(right), "value_and_gradient": wrong})
     errors = []
-    for each in (right, module):
-        problem = objective(each, C=COVARIANCE)
+    for tried in (right, module):
+        problem = objective(tried, C=COVARIANCE)
         x = problem.pack(np.diag([1.0, 2.0, 3.0]))
         size = np.linalg.norm(problem.jac(x))
         errors.append(optimize.check_grad(problem.fun, problem.jac, x) / size)
@@ -414,5 +418,5 @@ def test_errors(name: str) -> None:
 
 
 def test_the_page_runs() -> None:
-    found = run_page("scipy")
-    assert found["fit"].success and found["portfolio"].success
+    scope = run_page("scipy")
+    assert scope["fit"].success and scope["portfolio"].success

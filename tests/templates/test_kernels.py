@@ -98,12 +98,12 @@ def test_work_arrays(precision: tuple[type, float]) -> None:
     """They are writable, apart, and begin with a cache line, on the stack and elsewhere."""
     like, places, sums = np.empty(0, precision[0]), np.empty((4, 2), np.int64), np.empty(4)
     for n, m in ((3, 5), (16, 64), (0, 4), (1, 1), (300, 200)):
-        *found, memory = numbers_in_work_arrays(like, n, m, places, sums)
+        *layout, memory = numbers_in_work_arrays(like, n, m, places, sums)
         shapes = [(n, m), (m,), (n, 2, m), (n, m)]
         kinds = [*[precision[0]] * 3, np.int32]
         arrays = [np.empty(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
-        assert found[4:] == shapes
-        assert n == 0 or found[:4] == [array.strides for array in arrays]
+        assert layout[4:] == shapes
+        assert n == 0 or layout[:4] == [array.strides for array in arrays]
         np.testing.assert_array_equal(sums, [n * m, 2 * m, 6 * n * m, 4 * n * m])
         assert not (places[:, 0] % 64).any()
         assert (places[:-1].sum(1) <= places[1:, 0]).all()
@@ -142,9 +142,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 )
 def test_memory_of_work_arrays_and_results_is_kept_between_calls() -> None:
     """Not page by page taken anew, 600 of them in each call."""
-    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 1000
+    process = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) < 1000
 
 
 LEAKS = """
@@ -177,9 +177,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.skipif(platform.system() != "Linux", reason="asks Linux for the memory of a process")
 def test_kernels_give_their_memory_back_whether_they_fail_or_not() -> None:
     """Not 400 MB of it."""
-    done = subprocess.run([sys.executable, "-c", LEAKS], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 20_000
+    process = subprocess.run([sys.executable, "-c", LEAKS], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) < 20_000
 
 
 @pytest.mark.parametrize("size", [2**28, 2**40, 2**62, 2**63 - 1])
@@ -238,18 +238,18 @@ GRAMS = [(0, 5), (5, 0), (1, 30), (97, 500), (390, 90), (385, 600), (400, 260)]
 """Rows and samples; from 384 rows on, BLAS has a routine."""
 
 
-@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("n, inner", GRAMS)
-def test_gram(n: int, inner: int, turned: bool, precision: tuple[type, float]) -> None:
+def test_gram(n: int, inner: int, transposed: bool, precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a = matrices(real, inner, n)
-    given = a if turned else np.ascontiguousarray(a.T)
+    factor = a if transposed else np.ascontiguousarray(a.T)
     c = np.full((n, n), np.nan, real)
     expected = a.T @ a
     close = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max(initial=0)}
-    blas.gram(1.0, given, turned, 0.0, c)
+    blas.gram(1.0, factor, transposed, 0.0, c)
     np.testing.assert_allclose(c, expected, **close)
-    blas.gram(2.0, given, turned, 1.0, c)
+    blas.gram(2.0, factor, transposed, 1.0, c)
     np.testing.assert_allclose(c, 3 * expected, **close)
 
 
@@ -272,12 +272,12 @@ def test_weighted_gram(n: int, samples: int, signs: str, precision: tuple[type, 
 
 @pytest.mark.parametrize("stack, n", [(0, 3), (1, 0), (1, 1), (4, 2), (3, 9)])
 def test_spread_triangles(stack: int, n: int, precision: tuple[type, float]) -> None:
-    whole = matrices(precision[0], stack, n, n)
-    whole += whole.swapaxes(1, 2)
+    full_matrices = matrices(precision[0], stack, n, n)
+    full_matrices += full_matrices.swapaxes(1, 2)
     rows, columns = np.tril_indices(n)
-    found = np.full((stack, n, n), np.nan, whole.dtype)
-    blas.spread_triangles(np.ascontiguousarray(whole[:, rows, columns]), found)
-    np.testing.assert_array_equal(found, whole)
+    spread = np.full((stack, n, n), np.nan, full_matrices.dtype)
+    blas.spread_triangles(np.ascontiguousarray(full_matrices[:, rows, columns]), spread)
+    np.testing.assert_array_equal(spread, full_matrices)
 
 
 @BOTH
@@ -562,8 +562,8 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(out, scipy.special.log_softmax(x, axis=1), atol=1000 * tolerance)
     rows.logsumexp(x, numbers)
     np.testing.assert_allclose(numbers, scipy.special.logsumexp(x, axis=1), rtol=tolerance)
-    whole = np.array([[-inf, -inf], [inf, 0.0]], real)
-    rows.logsumexp(whole, numbers[:2])
+    rows_of_both = np.array([[-inf, -inf], [inf, 0.0]], real)
+    rows.logsumexp(rows_of_both, numbers[:2])
     np.testing.assert_array_equal(numbers[:2], [-inf, inf])
 
 
@@ -631,20 +631,20 @@ def test_special_functions(name: str) -> None:
     for points in (x, -x, x.astype(np.float32)):
         for arguments in [(order,) for order in orders] or [()]:
             expected = getattr(scipy.special, reference)(*arguments, points.astype(np.float64))
-            found = [single(*arguments, point) for point in points]
-            np.testing.assert_array_equal(found, expected)
+            values = [single(*arguments, point) for point in points]
+            np.testing.assert_array_equal(values, expected)
 
 
 @pytest.mark.parametrize("s", [2, 3, 4, 9, 40, 1.25, 6.5])
 def test_zeta(s: float) -> None:
     q = np.concatenate([np.logspace(-6, 4, 60), [1e-300, np.inf, np.nan]])
-    found = [special.zeta(s, number) for number in q]
-    np.testing.assert_allclose(found, scipy.special.zeta(s, q), rtol=1e-13)
+    values = [special.zeta(s, number) for number in q]
+    np.testing.assert_allclose(values, scipy.special.zeta(s, q), rtol=1e-13)
     q = np.array([-0.3, -7.75, -40.6, -3.0, 0.0, np.nan])
-    found = [special.zeta(s, number) for number in q]
+    values = [special.zeta(s, number) for number in q]
     expected = scipy.special.zeta(s, q)
     expected[3:5] = np.inf if s == int(s) else np.nan
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
 
 
 def test_targets_name_functions_that_there_are() -> None:
@@ -692,11 +692,11 @@ def imported(file: str) -> set[str]:
 def test_any_helpers_may_be_in_one_module() -> None:
     """No two that the compiler does not run itself have one name."""
     imports = Imports()
-    for found in pkgutil.iter_modules(cpu.__path__):
-        module = importlib.import_module(f"{cpu.__name__}.{found.name}")
+    for file in pkgutil.iter_modules(cpu.__path__):
+        module = importlib.import_module(f"{cpu.__name__}.{file.name}")
         for statement in ast.parse(inspect.getsource(module)).body:
             for name in _defined_names(statement):
-                imports.add(f"cpu.{found.name}.{name}")
+                imports.add(f"cpu.{file.name}.{name}")
     assert {"lu_factor", "cholesky_factor", "triangular_inverse", "combine_blocks"} <= imports.names
 
 
@@ -705,8 +705,10 @@ def test_factorisations_of_both_kinds_in_one_module() -> None:
     A, S = dx.matrix("A", n, n), dx.matrix("S", n, n, structure="spd")
     b = dx.vector("b", n)
     function = dx.function("both", [A, S, b], dx.solve(A, b) @ dx.solve(S, b), batch=[A, S, b])
-    found = dx.compile(function).value(np.full((2, 1, 1), 2.0), np.ones((2, 1, 1)), np.ones((2, 1)))
-    np.testing.assert_array_equal(found, 0.5)
+    result = dx.compile(function).value(
+        np.full((2, 1, 1), 2.0), np.ones((2, 1, 1)), np.ones((2, 1))
+    )
+    np.testing.assert_array_equal(result, 0.5)
 
 
 def _wide(real: type, stack: int, size: int) -> list[np.ndarray]:
@@ -791,14 +793,14 @@ def test_records_kernel(precision: tuple[type, float], name: str) -> None:
     for draw in RECORDS[name]:
         for size in (1, 2, 5):
             arguments = draw(real, 3, size)
-            kept = [array.copy() for array in arguments]
+            copies = [array.copy() for array in arguments]
             expected = record.value([array.astype(float) for array in arguments], ())
             results = [np.full(array.shape, np.nan, real) for array in expected]
             assert record.kernel is not None
             assert helper(record.kernel)(*arguments, *results) in (None, True)
             for result, value in zip(results, expected, strict=True):
                 np.testing.assert_allclose(result, value, rtol=tolerance, atol=tolerance)
-            for before, after in zip(kept, arguments, strict=True):
+            for before, after in zip(copies, arguments, strict=True):
                 np.testing.assert_array_equal(before, after)
 
 
@@ -810,5 +812,5 @@ def test_kernels_that_fail(precision: tuple[type, float], name: str) -> None:
     results = [np.empty(part.shape, precision[0]) for part in record.value(arguments, ())]
     arguments[0][1, 0, 0] = np.nan
     assert record.kernel is not None
-    done = helper(record.kernel)(*arguments, *results)
-    assert not done or np.isnan(results[0][1]).any()
+    succeeded = helper(record.kernel)(*arguments, *results)
+    assert not succeeded or np.isnan(results[0][1]).any()

@@ -66,9 +66,9 @@ def test_arrays_on_the_device_stay_there() -> None:
     from numba import cuda
 
     left, right = cuda.to_device(LEFT), cuda.to_device(RIGHT)
-    found = module().value(left, right)
-    assert hasattr(found, "copy_to_host")
-    same(found, LEFT @ RIGHT)
+    result = module().value(left, right)
+    assert hasattr(result, "copy_to_host")
+    same(result, LEFT @ RIGHT)
     mixed = module().value(LEFT, right)
     assert hasattr(mixed, "copy_to_host")
     same(mixed, LEFT @ RIGHT)
@@ -82,17 +82,17 @@ def test_arrays_on_the_device_stay_there() -> None:
 def test_out() -> None:
     from numba import cuda
 
-    here, there = np.full((2, 4), np.nan), cuda.to_device(np.full((2, 4), np.nan))
+    host_out, device_out = np.full((2, 4), np.nan), cuda.to_device(np.full((2, 4), np.nan))
     for arguments in ((LEFT, RIGHT), (cuda.to_device(LEFT), RIGHT)):
-        for out in (here, there):
+        for out in (host_out, device_out):
             assert module().value(*arguments, out=out) is out
             same(out, LEFT @ RIGHT)
     wide = np.zeros((2, 8))
     assert module().value(LEFT, RIGHT, out=wide[:, ::2]).base is wide
     np.testing.assert_array_equal(wide[:, ::2], LEFT @ RIGHT)
     left, right = np.empty_like(LEFT), cuda.to_device(RIGHT)
-    given = module().vjp(LEFT, RIGHT, np.ones((2, 4)), out=(left, right))
-    assert given.A is left and given.B is right
+    results = module().vjp(LEFT, RIGHT, np.ones((2, 4)), out=(left, right))
+    assert results.A is left and results.B is right
     same(left, np.ones((2, 4)) @ RIGHT.T)
     same(right, LEFT.T @ np.ones((2, 4)))
     for number in (np.empty(()), cuda.to_device(np.empty(()))):
@@ -117,9 +117,9 @@ def test_out_that_will_not_do() -> None:
         call(LEFT, RIGHT, out="here")
     with pytest.raises(ValueError, match=r"product: out has 2 arrays; expected 1"):
         call(LEFT, RIGHT, out=(np.empty((2, 4)), np.empty((2, 4))))
-    both = np.empty((3, 4))
+    shared = np.empty((3, 4))
     with pytest.raises(ValueError, match=r"product: out.A and out.B share memory"):
-        module().vjp(both, both.T.copy(), np.empty((3, 3)), out=(both, both.reshape(4, 3)))
+        module().vjp(shared, shared.T.copy(), np.empty((3, 3)), out=(shared, shared.reshape(4, 3)))
 
 
 @simulated
@@ -270,70 +270,72 @@ def cupy() -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture
-def made() -> Iterator[ModuleType]:
+def dry_module() -> Iterator[ModuleType]:
     Stream.waits.clear()
-    found = module()
-    with dry(found):
-        yield found
+    loaded = module()
+    with dry(loaded):
+        yield loaded
 
 
-def stream_of(found: ModuleType, *arguments: Any) -> int:
+def stream_of(dry_module: ModuleType, *arguments: Any) -> int:
     """The stream of a call."""
-    run = support_file(found, "cuda.arguments")._Call
-    with run("product", found.value.__globals__["_expected"], arguments, ()) as call:
+    run = support_file(dry_module, "cuda.arguments")._Call
+    with run("product", dry_module.value.__globals__["_expected"], arguments, ()) as call:
         return int(call.stream)
 
 
-def test_tensors_of_pytorch(made: ModuleType, torch: type[Theirs]) -> None:
+def test_tensors_of_pytorch(dry_module: ModuleType, torch: type[Theirs]) -> None:
     left, right = torch(device_array(LEFT.shape)), torch(device_array(RIGHT.shape))
-    assert stream_of(made, left, right) == 4096
-    found = made.value(left, right)
-    assert type(found) is torch and found.shape == (2, 4) and found.dtype == np.float64
-    assert found.device is DEVICE
+    assert stream_of(dry_module, left, right) == 4096
+    result = dry_module.value(left, right)
+    assert type(result) is torch and result.shape == (2, 4) and result.dtype == np.float64
+    assert result.device is DEVICE
     assert not Stream.waits  # all of it is on the caller's stream
     single = [torch(device_array(a.shape, np.float32)) for a in (LEFT, RIGHT)]
-    assert made.value(*single).dtype == np.float32
-    assert type(made.vjp(left, RIGHT, np.ones((2, 4))).B) is torch
+    assert dry_module.value(*single).dtype == np.float32
+    assert type(dry_module.vjp(left, RIGHT, np.ones((2, 4))).B) is torch
 
 
-def test_tensors_of_pytorch_that_are_not_on_a_device(made: ModuleType, torch: type[Theirs]) -> None:
+def test_tensors_of_pytorch_that_are_not_on_a_device(
+    dry_module: ModuleType, torch: type[Theirs]
+) -> None:
     members = {"__module__": "torch", "is_cuda": False, "__array__": lambda *_, **options: LEFT}
-    found = made.value(type("Tensor", (), members)(), RIGHT)
-    assert type(found) is np.ndarray
+    result = dry_module.value(type("Tensor", (), members)(), RIGHT)
+    assert type(result) is np.ndarray
 
 
 def test_arrays_of_cupy(
-    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    dry_module: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
+    set_everywhere(monkeypatch, dry_module, "cuda.base._cupy", cupy)
     left, right = cupy.ndarray(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
-    assert stream_of(made, left, right) == 8192
-    found = made.value(left, right)
-    assert type(found) is cupy.ndarray and found.shape == (2, 4)
+    assert stream_of(dry_module, left, right) == 8192
+    result = dry_module.value(left, right)
+    assert type(result) is cupy.ndarray and result.shape == (2, 4)
     assert not Stream.waits
-    whole = cupy.ndarray(device_array(LEFT.shape, np.int64))
-    assert made.value(whole, right).dtype == np.float64
+    integers = cupy.ndarray(device_array(LEFT.shape, np.int64))
+    assert dry_module.value(integers, right).dtype == np.float64
 
 
 def test_arrays_of_several_packages(
-    made: ModuleType,
+    dry_module: ModuleType,
     torch: type[Theirs],
     cupy: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first one decides; the streams of the others are waited for."""
-    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
+    set_everywhere(monkeypatch, dry_module, "cuda.base._cupy", cupy)
     left, right = torch(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
-    assert type(made.value(left, right)) is torch
+    assert type(dry_module.value(left, right)) is torch
     assert Stream.waits == [8192]
     Stream.waits.clear()
     left, right = cupy.ndarray(device_array(LEFT.shape)), torch(device_array(RIGHT.shape))
-    assert type(made.value(left, right)) is cupy.ndarray
+    assert type(dry_module.value(left, right)) is cupy.ndarray
     assert Stream.waits == [4096]
 
 
 def test_arrays_through_dlpack(
-    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    dry_module: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Capsule:
         shape, dtype = LEFT.shape, np.dtype(np.float64)
@@ -342,46 +344,48 @@ def test_arrays_through_dlpack(
             return 2, 0
 
     with pytest.raises(TypeError, match=r"argument A is Capsule of a device .* install CuPy"):
-        made.value(Capsule(), RIGHT)
-    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
-    assert type(made.value(Capsule(), RIGHT)) is cupy.ndarray
+        dry_module.value(Capsule(), RIGHT)
+    set_everywhere(monkeypatch, dry_module, "cuda.base._cupy", cupy)
+    assert type(dry_module.value(Capsule(), RIGHT)) is cupy.ndarray
 
 
 def test_arrays_of_jax(
-    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    dry_module: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
-    taken: list[Any] = []
-    fake = SimpleNamespace(dlpack=SimpleNamespace(from_dlpack=lambda a: taken.append(a) or "jax"))
+    set_everywhere(monkeypatch, dry_module, "cuda.base._cupy", cupy)
+    exported: list[Any] = []
+    fake = SimpleNamespace(
+        dlpack=SimpleNamespace(from_dlpack=lambda a: exported.append(a) or "jax")
+    )
     monkeypatch.setitem(sys.modules, "jax", fake)
     left = of("jaxlib.xla")(device_array(LEFT.shape))
-    assert made.value(left, RIGHT) == "jax"
-    assert type(taken[0]) is cupy.ndarray and Stream.waits[0] == -1
+    assert dry_module.value(left, RIGHT) == "jax"
+    assert type(exported[0]) is cupy.ndarray and Stream.waits[0] == -1
 
 
-def test_memory_that_is_shared_on_the_device(made: ModuleType, torch: type[Theirs]) -> None:
+def test_memory_that_is_shared_on_the_device(dry_module: ModuleType, torch: type[Theirs]) -> None:
     square = device_array((3, 3))
     with pytest.raises(ValueError, match="out shares memory with an argument"):
-        made.value(square, RIGHT[:, :3], out=torch(square))
+        dry_module.value(square, RIGHT[:, :3], out=torch(square))
     with pytest.raises(ValueError, match=r"out.A and out.B share memory"):
-        made.vjp(RIGHT[:, :3], RIGHT[:, :3], np.ones((3, 3)), out=(square, torch(square)))
+        dry_module.vjp(RIGHT[:, :3], RIGHT[:, :3], np.ones((3, 3)), out=(square, torch(square)))
 
 
-def test_results_elsewhere_than_arguments(made: ModuleType, torch: type[Theirs]) -> None:
+def test_results_elsewhere_than_arguments(dry_module: ModuleType, torch: type[Theirs]) -> None:
     """If another stream than the call's uses `out`, the call ends when the result is there."""
     out = torch(device_array((2, 4)))
-    assert made.value(LEFT, RIGHT, out=out) is out
+    assert dry_module.value(LEFT, RIGHT, out=out) is out
     assert Stream.waits == [4096, 0]
 
 
 def test_numbers_on_the_device(torch: type[Theirs]) -> None:
-    found = module("scaled")
-    with dry(found):
-        assert type(found.value(device_array((2, 3)), 2.0)) is type(device_array(()))
-        assert found.value(device_array((2, 3)), 2.0).shape == ()
+    result = module("scaled")
+    with dry(result):
+        assert type(result.value(device_array((2, 3)), 2.0)) is type(device_array(()))
+        assert result.value(device_array((2, 3)), 2.0).shape == ()
         tensor = torch(device_array((2, 3)))
-        assert found.value(tensor, 2.0).shape == ()
-        assert found.value(tensor, torch(device_array(()))).shape == ()
+        assert result.value(tensor, 2.0).shape == ()
+        assert result.value(tensor, torch(device_array(()))).shape == ()
 
 
 CUPY = """
@@ -403,14 +407,14 @@ def test_libraries_through_cupy(tmp_path: Path) -> None:
         "print(_cublas, _cusolver)"
     )
     paths = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["cuBLAS", "None"]
-    assert "RuntimeWarning: cupy.cuda has no cusolver" in done.stderr
-    assert "libcusolver.so is not here" in done.stderr
-    assert "cublas" not in done.stderr
+    assert process.stdout.split() == ["cuBLAS", "None"]
+    assert "RuntimeWarning: cupy.cuda has no cusolver" in process.stderr
+    assert "libcusolver.so is not here" in process.stderr
+    assert "cublas" not in process.stderr

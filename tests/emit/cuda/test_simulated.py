@@ -78,8 +78,8 @@ def chosen() -> Iterator[Any]:
 def mistyped(signature: str, real: str, arguments: Sequence[Any]) -> list[str]:
     """The arguments of a kernel that are not of the types that its signature says."""
     expected = eval(signature.replace("real", real), vars(numba.types)).args
-    given = list(map(described, arguments))
-    return [f"{g} for {e}" for g, e in zip(given, map(str, expected), strict=True) if g != e]
+    types_given = list(map(described, arguments))
+    return [f"{g} for {e}" for g, e in zip(types_given, map(str, expected), strict=True) if g != e]
 
 
 def described(argument: Any) -> str:
@@ -99,7 +99,7 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
     Kernels have to be given what their signatures say, as they would be compiled anew otherwise.
     The names of those that are launched are entered in the list."""
     base = support_file(module, "cuda.base")
-    kept = {name: getattr(base, name) for name in ("_start", "power_of_two")}
+    originals = {name: getattr(base, name) for name in ("_start", "power_of_two")}
     signatures: dict[Any, list[str]] = {}
     for name, (kernel, _) in module.KERNELS.items():
         signatures.setdefault(kernel, []).append(module.SIGNATURES[name])
@@ -110,10 +110,10 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
         wrong = [mistyped(signature, real, arguments) for signature, real in forms]
         assert not all(wrong), f"{kernel.__name__}: {wrong}"
         launched.append(kernel.__name__)
-        kept["_start"](kernel, min(blocks, 3), threads, run, arguments)
+        originals["_start"](kernel, min(blocks, 3), threads, run, arguments)
 
     def power_of_two(number: int, most: int) -> int:
-        return int(kept["power_of_two"](number, min(most, 8)))
+        return int(originals["power_of_two"](number, min(most, 8)))
 
     with pytest.MonkeyPatch.context() as patch:
         set_everywhere(patch, module, "cuda.base._start", start)
@@ -137,10 +137,10 @@ def test_identity(row: list[Any], kinds: list[str]) -> None:
     for by_rows in (True, False) if hasattr(module, "row_by_row") else (True,):
         with small_launches(module, by_rows):
             if kinds:
-                found = list(partly_wrong(function, module, setting, kinds))
+                differences_found = list(partly_wrong(function, module, setting, kinds))
             else:
-                found = list(problems(function, module, setting))
-        assert not found, "\n".join(found)
+                differences_found = list(problems(function, module, setting))
+        assert not differences_found, "\n".join(differences_found)
 
 
 def partly_wrong(
@@ -151,11 +151,13 @@ def partly_wrong(
         for kind in kinds:
             arguments, results = function.derivatives.kernel(kind)
             expected = evaluate_all(list(results.values()), setting.values, setting.sizes)
-            given = [np.asarray(setting.values[leaf.name], np.float64) for leaf in arguments]
-            found = leaves(getattr(module, kind)(*given))
-            for key, one, two in zip(results, found, expected, strict=True):
-                size = np.abs(two).max(initial=1e-3)
-                if not (one.shape == two.shape and np.abs(one - two).max() <= 1e-9 * size):
+            inputs = [np.asarray(setting.values[leaf.name], np.float64) for leaf in arguments]
+            actual = leaves(getattr(module, kind)(*inputs))
+            for key, result, exact in zip(results, actual, expected, strict=True):
+                size = np.abs(exact).max(initial=1e-3)
+                if not (
+                    result.shape == exact.shape and np.abs(result - exact).max() <= 1e-9 * size
+                ):
                     yield f"{kind} {key}: wrong"
 
 
@@ -169,14 +171,14 @@ def problems(function: Function, module: ModuleType, setting: Setting) -> Iterat
             nodes = list(results.values())
             exact = evaluate_all(nodes, setting.values, setting.sizes)
             near = evaluate_all(nodes, rounded, setting.sizes)
-            given = [np.asarray(setting.values[leaf.name], np.float64) for leaf in arguments]
-            wide = leaves(getattr(module, kind)(*given))
-            narrow = leaves(getattr(module, kind)(*(array.astype(np.float32) for array in given)))
+            inputs = [np.asarray(setting.values[leaf.name], np.float64) for leaf in arguments]
+            wide = leaves(getattr(module, kind)(*inputs))
+            narrow = leaves(getattr(module, kind)(*(array.astype(np.float32) for array in inputs)))
             for key, *arrays in zip(results, wide, narrow, exact, near, strict=True):
                 for text in differences(*arrays):
                     yield f"{kind} {key}: {text}"
-            again = leaves(getattr(module, kind)(*given))
-            if [a.tobytes() for a in again] != [a.tobytes() for a in wide]:
+            repeated = leaves(getattr(module, kind)(*inputs))
+            if [a.tobytes() for a in repeated] != [a.tobytes() for a in wide]:
                 yield f"{kind}: a second run gives other bits"
 
 
@@ -189,15 +191,15 @@ def differences(
     condition = np.abs(near - exact).max(initial=0)
     rough = max(1e-4 * size + 200 * condition, 1e-5)
     cases = ((wide, exact, 1e-9 * size), (narrow, near, rough))
-    for real, (found, expected, allowed) in zip((np.float64, np.float32), cases, strict=True):
-        if found.dtype != real or found.shape != expected.shape:
-            yield f"{found.dtype} {found.shape}, expected {real.__name__} {expected.shape}"
-        elif not np.allclose(found, expected, rtol=0, atol=allowed, equal_nan=True):
-            error = np.abs(found - expected).max()
+    for real, (actual, expected, allowed) in zip((np.float64, np.float32), cases, strict=True):
+        if actual.dtype != real or actual.shape != expected.shape:
+            yield f"{actual.dtype} {actual.shape}, expected {real.__name__} {expected.shape}"
+        elif not np.allclose(actual, expected, rtol=0, atol=allowed, equal_nan=True):
+            error = np.abs(actual - expected).max()
             yield f"{real.__name__}: off by {error:.1e}, {allowed:.1e} allowed"
 
 
-def made(text: str, dims: str, wrt: str) -> tuple[Function, ModuleType]:
+def compiled_for_devices(text: str, dims: str, wrt: str) -> tuple[Function, ModuleType]:
     function = text_function(text, dims, wrt.split())
     return function, dx.compile(function, target="cuda")
 
@@ -219,11 +221,11 @@ LARGER = {"n": 7, "m": 5, "p": 11, "k": 3, "q": 13, "N": 17, "d": 6, "c": 9}
 )
 @simulated
 def test_sizes_that_are_not_multiples_of_anything(text: str, dims: str, wrt: str) -> None:
-    function, module = made(text, dims, wrt)
+    function, module = compiled_for_devices(text, dims, wrt)
     identity = Identity(text, dims, wrt, "")
     with small_launches(module):
-        found = list(problems(function, module, Setting(identity, function, LARGER)))
-    assert not found, "\n".join(found)
+        differences_found = list(problems(function, module, Setting(identity, function, LARGER)))
+    assert not differences_found, "\n".join(differences_found)
 
 
 @pytest.mark.parametrize(
@@ -241,20 +243,20 @@ def test_sizes_that_are_not_multiples_of_anything(text: str, dims: str, wrt: str
 def test_results_do_not_depend_on_the_size_of_launches(
     text: str, dims: str, wrt: str, lengths: dict[str, int], finished: bool
 ) -> None:
-    function, module = made(text, dims, wrt)
+    function, module = compiled_for_devices(text, dims, wrt)
     values = draw_all(function, seed=3, sizes=lengths)
     kinds = [kind for kind in function.kinds if kind not in ("jacobian", "hessian")]
     with as_on_device(module):
         for kind in kinds:
-            given = [values[leaf.name] for leaf in function.derivatives.arguments(kind)]
-            wide = leaves(getattr(module, kind)(*given))
+            inputs = [values[leaf.name] for leaf in function.derivatives.arguments(kind)]
+            wide = leaves(getattr(module, kind)(*inputs))
             with small_launches(module) as launched:
-                narrow = leaves(getattr(module, kind)(*given))
-                again = leaves(getattr(module, kind)(*given))
-            for one, other, third in zip(wide, narrow, again, strict=True):
-                size = np.abs(one).max()
-                np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 * max(size, 1))
-                assert other.tobytes() == third.tobytes()
+                narrow = leaves(getattr(module, kind)(*inputs))
+                repeated = leaves(getattr(module, kind)(*inputs))
+            for large, small, third in zip(wide, narrow, repeated, strict=True):
+                size = np.abs(large).max()
+                np.testing.assert_allclose(large, small, rtol=0, atol=1e-13 * max(size, 1))
+                assert small.tobytes() == third.tobytes()
             if finished and kind == "value":
                 assert any(name.endswith("_finish") for name in launched)
 
@@ -273,10 +275,10 @@ def test_batches_without_a_sample() -> None:
     assert module.jvp(none, weights, shift, none, weights, shift).shape == (0, 3)
     shapes = [array.shape for array in module.jacobian(none, weights, shift)]
     assert shapes == [(0, 3, 4), (0, 3, 3, 4), (0, 3, 3)]
-    found = module.vjp(none, weights, shift, np.empty((0, 3)))
-    assert found.x.shape == (0, 4)
-    np.testing.assert_array_equal(found.W, np.zeros((3, 4)))
-    np.testing.assert_array_equal(found.b, np.zeros(3))
+    results = module.vjp(none, weights, shift, np.empty((0, 3)))
+    assert results.x.shape == (0, 4)
+    np.testing.assert_array_equal(results.W, np.zeros((3, 4)))
+    np.testing.assert_array_equal(results.b, np.zeros(3))
     module = dx.compile(norms, target="cuda")
     assert module.value(none).shape == (0,)
     assert module.hessian(none.astype(np.float32)).shape == (0, 4, 4)
@@ -302,12 +304,12 @@ def test_stacks_in_different_orders(text: str, dims: str) -> None:
     X, Y = (np.random.default_rng(0).normal(size=shape) for shape in shapes)
     formula = re.findall('"(.*)"', text)[0]
     with small_launches(module) as launched, as_on_device(module):
-        found = module.value(X, Y)
+        actual = module.value(X, Y)
         assert sum(name.startswith("gemm") for name in launched) == 1
-        np.testing.assert_allclose(found, np.einsum(formula, X, Y), rtol=1e-12)
-        cotangent = np.cos(found)
-        turned, other, result = formula.replace("->", ",").split(",")
-        expected = np.einsum(f"{result},{other}->{turned}", cotangent, Y)
+        np.testing.assert_allclose(actual, np.einsum(formula, X, Y), rtol=1e-12)
+        cotangent = np.cos(actual)
+        left_labels, right_labels, result = formula.replace("->", ",").split(",")
+        expected = np.einsum(f"{result},{right_labels}->{left_labels}", cotangent, Y)
         np.testing.assert_allclose(module.vjp(X, Y, cotangent), expected, rtol=1e-12)
 
 
@@ -316,21 +318,21 @@ def test_coefficients_of_sizes_that_are_zero() -> None:
     """They are infinite; what BLAS makes of that and nothing to sum is not the same everywhere."""
     module = dx.compile(text_function("X*Y/sqrt(d)", "X: m d, Y: d n", ["X"]), target="cuda")
     with as_on_device(module):
-        found = module.value(np.empty((2, 0)), np.empty((0, 3)))
-    assert found.shape == (2, 3)
-    assert np.isnan(found).all()
+        actual = module.value(np.empty((2, 0)), np.empty((0, 3)))
+    assert actual.shape == (2, 3)
+    assert np.isnan(actual).all()
 
 
 @simulated
 def test_the_module_for_the_cpu_says_the_same() -> None:
-    module, other = (dx.compile(rows, target=target) for target in ("cuda", "cpu"))
-    assert module.FORMULAS == other.FORMULAS
+    module, cpu_module = (dx.compile(rows, target=target) for target in ("cuda", "cpu"))
+    assert module.FORMULAS == cpu_module.FORMULAS
     values = draw_all(rows, seed=5, sizes={"n": 4, "batch": 5})
     for kind in ("value", "vjp", "jacobian"):  # to compile for the CPU takes its time
-        given = [values[leaf.name] for leaf in rows.derivatives.arguments(kind)]
-        results = [getattr(each, kind)(*given) for each in (module, other)]
-        for one, two in zip(*map(leaves, results), strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
+        inputs = [values[leaf.name] for leaf in rows.derivatives.arguments(kind)]
+        results = [getattr(compiled, kind)(*inputs) for compiled in (module, cpu_module)]
+        for on_device, on_cpu in zip(*map(leaves, results), strict=True):
+            np.testing.assert_allclose(on_device, on_cpu, rtol=1e-12, atol=1e-13)
 
 
 @simulated
@@ -348,8 +350,8 @@ def test_a_wrong_kernel_is_noticed() -> None:
         spoilt = f"{line} * 1.0001"
         text = source.replace(f"{line}\n", f"{spoilt}\n", 1)
         module = loaded(cache_directory() / "spoilt", f"spoilt_{number}", text)
-        found = []
+        differences_found = []
         for by_rows in (True, False):
             with small_launches(module, by_rows):
-                found += problems(function, module, setting)
-        assert found, line
+                differences_found += problems(function, module, setting)
+        assert differences_found, line
