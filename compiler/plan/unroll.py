@@ -121,7 +121,14 @@ class _Entries:
         return itertools.product(*ranges)
 
     def entry(self, node: ir.Node, at: Index) -> int:
-        """Return the scalar node[at]."""
+        """Return the scalar node[at]. The upper triangle of a symmetric matrix stands for both, and
+        the entries beside a triangular one are 0."""
+        if known := self._facts(node):
+            *stack, i, j = at
+            if (i < j and "lower" in known) or (i > j and "upper" in known):
+                return self.scalars.number(sympy.S.Zero)
+            if i > j and "symmetric" in known:
+                at = (*stack, j, i)
         key = node, at
         if key not in self._values:
             value = self._computed(node, at)
@@ -136,10 +143,8 @@ class _Entries:
     def _computed(self, node: ir.Node, at: Index) -> int:
         """Compute the scalar node[at] from the entries of the node's children."""
         match node:
-            case ir.Leaf() if self._views[node].local:
-                return self.scalars.name(self._views[node].buffer.name, degree(node))
             case ir.Leaf():
-                return self._nearest(node, at)
+                return self._input(node, at)
             case ir.Constant():
                 if not all(index.is_Integer for index in at):
                     raise TooLarge
@@ -161,22 +166,21 @@ class _Entries:
                 return self._contraction(node, at)
         raise TooLarge
 
-    def _nearest(self, leaf: ir.Leaf, at: Index) -> int:
-        """An entry of the nearest array of the structure that an input is declared with."""
-        known, places = self._facts(leaf), [at]
-        if known & {"symmetric", "lower", "upper"}:
-            *stack, i, j = at
-            if (i < j and "lower" in known) or (i > j and "upper" in known):
-                return self.scalars.number(sympy.S.Zero)
-            if i != j and "symmetric" in known:
-                places = [(*stack, min(i, j), max(i, j)), (*stack, max(i, j), min(i, j))]
-        view, share = self._views[leaf], sympy.Rational(1, len(places))
+    def _input(self, leaf: ir.Leaf, at: Index) -> int:
+        """Return an entry of an input, or of the symmetric part of a symmetric one."""
+        view, places = self._views[leaf], [at]
+        if "symmetric" in self._facts(leaf) and at[-2] != at[-1]:
+            places.append((*at[:-2], at[-1], at[-2]))
+        if view.local:
+            return self.scalars.name(view.buffer.name, degree(leaf))
         loads = [
             self.scalars.load(Load(view.buffer, view.indices(place)), degree(leaf))
             for place in places
         ]
-        mean = self.scalars.sum([self.scalars.product([load], share) for load in loads])
-        return self.scalars.operate("entry", mean) if len(places) > 1 else mean
+        if len(loads) == 1:
+            return loads[0]
+        halves = [self.scalars.product([load], sympy.S.Half) for load in loads]
+        return self.scalars.operate("entry", self.scalars.sum(halves))
 
     def _length(self, square: ir.Node, at: Index) -> int:
         """Compute the root of a sum of squares. A sum over the samples becomes a "length", of the
