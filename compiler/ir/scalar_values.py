@@ -256,15 +256,37 @@ class Scalars:
         return operands[0] if len(operands) == 1 else self.operate(operator, *operands)
 
     def sum(self, terms: list[int]) -> int:
-        """Enter the sum of the terms, positive ones first; nested sums are flattened."""
+        """Enter the sum of the terms, positive ones first; flatten nested sums, add like terms."""
         flat: list[int] = []
         for term in terms:
             operator, _, children = self.entries[term]
             if self.constant(term) != 0:
                 nested = operator == "add" and len(children) <= MAX_FLATTENED
                 flat.extend(children if nested else (term,))
+        like: dict[tuple[int, ...], list[int]] = {}
+        for term in flat:
+            like.setdefault(self._coefficient(term)[1], []).append(term)
+        totals = [self._total(same) for same in like.values()]
+        flat = [term for term in totals if self.constant(term) != 0]
         # a first term without a sign saves a negation
         return self._chain("add", sorted(flat, key=lambda term: self.entries[term][0] == "neg"))
+
+    def _coefficient(self, term: int) -> tuple[sympy.Expr, tuple[int, ...]]:
+        """Split a term into a number and the factors of it."""
+        operator, _, children = self.entries[term]
+        if operator == "neg":
+            number, factors = self._coefficient(children[0])
+            return -number, factors
+        factors = self.factors(term)
+        number = self.constant(factors[0])
+        return (sympy.S.One, factors) if number is None else (number, factors[1:])
+
+    def _total(self, like: list[int]) -> int:
+        """Add terms that differ in their numbers only."""
+        if len(like) == 1:
+            return like[0]
+        numbers, factors = zip(*map(self._coefficient, like), strict=True)
+        return self.product(list(factors[0]), sympy.Add(*numbers))
 
     def within_range(
         self, values: Iterable[int], depth: Callable[[int], int] = lambda number: 0
