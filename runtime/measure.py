@@ -31,6 +31,8 @@ LARGE_ACCURATE_ERROR = 1e-7
 """The relative error of differences at large sizes that ends the search for a better point."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""
+FLOAT64_ROUNDING = 2.0**-29
+"""Rounding of float64 over that of float32."""
 PERTURBATION = 2.0**-45
 """Perturbation of the inputs, relative to their largest entries, that reveals the sensitivity of
 results to rounding."""
@@ -61,8 +63,9 @@ class Measurement:
     The last two are empty where they are not needed, and where the module has no working gradient;
     first and second lack inputs without directions.
     float32_agrees: whether the declaration has nearly that value in float32.
-    sensitivity: the change of the declared value by a perturbation of the inputs slightly above
-    rounding; infinite if the value becomes undefined. Computed at special points and large sizes.
+    sensitivity: the error of the declared value by rounding, estimated from a perturbation of the
+    inputs slightly above rounding and from its value in float32; infinite if the value becomes
+    undefined. Computed at special points and large sizes.
     """
 
     point: Point
@@ -239,11 +242,24 @@ def special(
 
 
 def _sensitivity(interface: ModuleInterface, point: Point, value: np.ndarray) -> float:
+    """Estimate the error of the declared value: by perturbed inputs, and by its value in float32,
+    which shows where the declaration subtracts nearly equal numbers."""
     perturbed = sampling.perturb(interface, point, PERTURBATION)
     try:
-        return largest(interface.declared_value(perturbed) - value)
+        change = largest(interface.declared_value(perturbed) - value)
     except OutOfDomain:
         return np.inf
+    single = _value_in_float32(interface, point)
+    return change if single is None else max(change, FLOAT64_ROUNDING * largest(single - value))
+
+
+def _value_in_float32(interface: ModuleInterface, point: Point) -> np.ndarray | None:
+    """Evaluate the declaration in float32; None where it has no value."""
+    values = {name: array.astype(np.float32) for name, array in point.values.items()}
+    try:
+        return interface.declared_value(replace(point, values=values))
+    except OutOfDomain:
+        return None
 
 
 def roundoff(interface: ModuleInterface, point: Point, kind: str) -> tuple[float, bool]:
@@ -373,12 +389,8 @@ def _project(entry: Input, point: Point, estimate: Estimate) -> Estimate:
 
 def _agrees_in_float32(interface: ModuleInterface, point: Point, value: np.ndarray) -> bool:
     """Return whether the declaration in float32 is within a hundredth of its value."""
-    values = {name: array.astype(np.float32) for name, array in point.values.items()}
-    try:
-        single = interface.declared_value(replace(point, values=values))
-    except OutOfDomain:
-        return False
-    return largest(single - value) <= 1e-2 * largest(value)
+    single = _value_in_float32(interface, point)
+    return single is not None and largest(single - value) <= 1e-2 * largest(value)
 
 
 def _along(
