@@ -39,12 +39,17 @@ def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
     """Insert limits or finite parts of derivatives where lengths are zero, and expansions near
     that. Where the function itself, of `values`, has no value or an infinite slope at zero, its
     derivatives stay as they are there."""
-    excluded = _without_slopes(tuple(values))
+    excluded, defined = _without_slopes(tuple(values)), _defined(tuple(values))
+
+    def is_excluded(length: Node) -> bool:
+        parts = [part for part in fused((length,)) if isinstance(part, Map)]
+        squares = (square for part in parts for _, square, _ in variables(part))
+        return length in excluded or any(square in excluded & defined for square in squares)
 
     def finite(node: Node) -> Node:
         if not isinstance(node, Map):
             return node
-        bases = tuple((base, length in excluded) for base, length, _ in variables(node))
+        bases = tuple((base, is_excluded(length)) for base, length, _ in variables(node))
         return Map(_finite(node.expression, bases), node.arguments)
 
     return _with_shared_functions(transformed(results, finite))
@@ -60,6 +65,19 @@ def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
         for variable, length, degree in variables(node)
         if not _has_slopes(node.expression, variable, degree)
     )
+
+
+@lru_cache(maxsize=256)
+def _defined(values: tuple[Node, ...]) -> frozenset[Node]:
+    """Return the squares at whose zeros no value is a 0/0 as it is written."""
+    places = [
+        (length, _at_zero(node.expression, variable) is sympy.nan)
+        for node in topological(fused(values))
+        if isinstance(node, Map)
+        for variable, length, _ in variables(node)
+    ]
+    undefined = {length for length, is_undefined in places if is_undefined}
+    return frozenset(length for length, _ in places if length not in undefined)
 
 
 def _with_shared_functions(results: Sequence[Node]) -> list[Node]:
@@ -94,28 +112,33 @@ def _functions(node: Map) -> dict[sympy.Expr, Node]:
 def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
     """Return whether a function of a length's square `base`, of degree `degree`, tends to its value
     at 0 at least as fast as the length itself."""
-    value = expression.xreplace({base: sympy.S.Zero})
+    value = _at_zero(expression, base)
     if not is_finite(value):
         return False
     if not _is_singular(expression, base):
         return True
     try:
         series, order = _expand(expression, base, LIMIT_TERMS)
-        constant = series.coefficient(0)
     except NoExpansion:
         return False
+    if series.start < 0 or sympy.expand(series.coefficient(0) - value) != 0:
+        return False
     later = [k for k in range(1, len(series.coefficients)) if series.coefficient(k) != 0]
-    return (
-        series.start >= 0
-        and sympy.expand(constant - value) == 0
-        and (not later or bool(later[0] * degree >= order))
-    )
+    return not later or bool(later[0] * degree >= order)
+
+
+def _at_zero(expression: sympy.Expr, base: sympy.Expr) -> sympy.Expr:
+    """Return an expression where `base` is zero; nan where it compares what is infinite there."""
+    try:
+        return expression.xreplace({base: sympy.S.Zero})
+    except (TypeError, ValueError):  # SymPy refuses to compare zoo
+        return sympy.nan
 
 
 def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
     """Return whether an expression may not be a smooth function of the root of `base` at 0."""
     pieces = expression.atoms(sympy.Piecewise, sympy.Abs, sympy.Max, sympy.Min)
-    at_zero = expression.xreplace({base: sympy.S.Zero})
+    at_zero = _at_zero(expression, base)
     return (
         not is_finite(at_zero)
         or root_order(expression, base) > 1
@@ -140,7 +163,7 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
     expansions near zero where parts of the expression cancel."""
     for position, (base, excluded) in enumerate(bases):
         later_bases = bases[position + 1 :]
-        at_zero = expression.xreplace({base: sympy.S.Zero})
+        at_zero = _at_zero(expression, base)
         has_pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
         if is_finite(at_zero) and not has_pieces:
             continue

@@ -230,3 +230,27 @@ def test_the_gradient_of_a_process(real: type) -> None:
     np.testing.assert_allclose(hessian.x.y[0], 5 / 3 * np.eye(3), rtol=1e-6)
     product = module.hvp(np.stack([point] * 2), point, np.ones((2, 3), real), 0 * point)
     np.testing.assert_allclose(product.x, np.full((2, 3), -5 / 3), rtol=1e-6)
+
+
+r = dx.norm(x)
+AT_ZERO = {
+    "an infinite logarithm": (dx.log(r), -np.inf, 0.5 * np.log(12)),
+    "an infinite power of one": (dx.exp(-dx.log(r)), np.inf, 12**-0.5),
+    "a guarded reciprocal": (dx.where(r > 0, 1 / r, 0), 0, 12**-0.5),
+    "a guarded square of one": (dx.where(r > 0, 1 / r**2, 0), 0, 1 / 12),
+    "a guarded gradient": (dx.sum(dx.grad(dx.where(r > 0, r, 0), x)), 0, 6 * 12**-0.5),
+    "a clipped reciprocal": (dx.minimum(1, 1 / r), 1, 12**-0.5),
+    "a compared reciprocal": (dx.where(1 / r > 1, r, 1), 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", AT_ZERO)
+def test_values_at_zero_are_those_of_the_declaration(name: str) -> None:
+    """Values that are infinite at a zero length stay so, and what selects one can be declared."""
+    expression, at_zero, beside = AT_ZERO[name]
+    function = dx.function("f", [x], expression)
+    assert function.formula("gradient", style="numpy")
+    with np.errstate(all="ignore"):
+        module = dx.compile(function, kinds=["value"])
+        np.testing.assert_allclose(module.value(np.zeros(3)), at_zero)
+        np.testing.assert_allclose(module.value(np.full(3, 2.0)), beside, rtol=1e-14)
