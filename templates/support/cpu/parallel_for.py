@@ -9,6 +9,9 @@ from ..internals.functions import address_of
 from ..internals.part_caller import PHASE, part_caller
 from .shared_work import submit
 
+ARGUMENT_CODES = "wsSo"
+"""The codes of what a call passes; the others stand for numbers of the part."""
+
 
 class ParallelKernel:
     """A kernel that threads call for parts of its work, in `phases` phases one after the other.
@@ -23,6 +26,8 @@ class ParallelKernel:
 
     def __init__(self, kernel, kinds, codes, phases=1):
         self.kernel, self.kinds, self.codes, self.phases = kernel, kinds, codes, phases
+        pairs = zip(kinds, codes, strict=True)
+        self.passed_kinds = [kind for kind, code in pairs if code in ARGUMENT_CODES]
         self.addresses: dict = {}
 
     def prepare(self, real):
@@ -35,8 +40,9 @@ class ParallelKernel:
     def __call__(self, words, parts, length, real, arguments):
         """Call the kernel for each part; return whether one failed. words: see `submit`."""
         kernel, caller = self.prepare(real)
-        given = [_word(argument, real) for argument in arguments]
-        data = np.array([length, parts, kernel, 0, *given], np.int64)
+        given = zip(arguments, self.passed_kinds, strict=True)
+        words_of_arguments = [_word(argument, kind, real) for argument, kind in given]
+        data = np.array([length, parts, kernel, 0, *words_of_arguments], np.int64)
         failed = False
         for phase in range(self.phases):
             data[PHASE] = phase
@@ -51,10 +57,8 @@ def _type(kind, real):
     return types.Array(entry, int(axes), "C") if axes else entry
 
 
-def _word(argument, real):
-    """An argument as a word: the address of an array object, or the bits of a number."""
-    if isinstance(argument, np.ndarray):
+def _word(argument, kind, real):
+    """An argument as a word: the address of an array object, the bits of a float, or an integer."""
+    if ":" in kind:
         return id(argument)
-    if isinstance(argument, int):
-        return argument
-    return int(np.array(argument, real).view(f"i{real.itemsize}"))
+    return int(real.type(argument).view(f"i{real.itemsize}")) if kind == "real" else argument
