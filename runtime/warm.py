@@ -71,8 +71,8 @@ def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequ
     if kernel.__name__ in generated.by_one_thread:
         generated.by_one_thread[kernel.__name__].compile(arrays)
     for shared_name in (kernel.__name__, f"{kernel.__name__}_columns"):
-        if shared_name in generated.shared:
-            generated.shared[shared_name].prepare(np.dtype(str(results[0].dtype)))
+        if shared_name in generated.parallel_kernels:
+            generated.parallel_kernels[shared_name].prepare(np.dtype(str(results[0].dtype)))
             shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
             words = types.Array(types.int64, 1, "C")
             shared_work.worker_loop.compile((words,))

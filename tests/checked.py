@@ -192,20 +192,25 @@ class Called:
             dtypes = {"real": real, "integer": np.dtype(np.int32)}
             given += [
                 np.empty(lengths(each.shape, {**sizes, "parts": count}), dtypes[each.kind])
-                for each in rows.work
+                for each in rows.work_arrays
             ]
         else:
             length = len(inputs[sums.sliced.index(True)] if sums else arguments[-1])
             count = max(1, min(count, length))
         totals = []
         if sums is not None:
-            flags = [not any(pair) for pair in zip(sums.divided, sums.alone, strict=True)]
+            flags = [
+                not any(pair)
+                for pair in zip(sums.per_sample_outputs, sums.first_part_outputs, strict=True)
+            ]
             totals = list(itertools.compress(results, flags))
             others = [each for each, is_sum in zip(results, flags, strict=True) if not is_sum]
             given = [*inputs, *others]
             given += [np.empty((count, *total.shape), real) for total in totals] + [2]
         pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
-        failed = pool.submit(module.generated.shared[self.plan.name], 2, count, length, real, given)
+        failed = pool.submit(
+            module.generated.parallel_kernels[self.plan.name], 2, count, length, real, given
+        )
         for total, addends in zip(totals, given[-1 - len(totals) : -1], strict=True):
             np.add.reduce(addends, axis=0, out=total)
         return bool(failed)
@@ -219,9 +224,9 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
     for each in (plan, *plan.inner):
         if each in parts:
             continue
-        if not each.given:
+        if not each.part_parameters:
             yield Called(each)
-        if each.name in module.generated.shared:
+        if each.name in module.generated.parallel_kernels:
             yield Called(each, shared=True)
 
 

@@ -120,7 +120,13 @@ def plain_kernel(
 def steps_of(function: Function, kind: str) -> list[Step]:
     """The steps of a kernel."""
     made = kernel_plan(function.derivatives, kind)
-    return [*(made.sums.part.every_step if made.sums is not None and made.sums.own else made.steps)]
+    return [
+        *(
+            made.sums.part.every_step
+            if made.sums is not None and made.sums.is_whole_kernel
+            else made.steps
+        )
+    ]
 
 
 def check_plain(
@@ -145,7 +151,7 @@ def run_plain(
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
-        if made.sums is not None and made.sums.own:
+        if made.sums is not None and made.sums.is_whole_kernel:
             length = len(inputs[made.sums.sliced.index(True)])
             _run_sums(made, inputs, outputs, called, [(0, length)])
         else:
@@ -154,10 +160,10 @@ def run_plain(
         again = [np.full_like(array, np.nan) for array in outputs]
         tolerance = 1e-12
         if made.parts is not None:
-            flags, columns = [*made.parts.sliced, *(True for _ in again)], made.parts.columns
+            flags, batch_last = [*made.parts.sliced, *(True for _ in again)], made.parts.batch_last
             part = kernel
-            if columns is not None:  # systems are solved another way
-                part, tolerance = plain_kernel(columns.kernel, called), 1e-9
+            if batch_last is not None:  # systems are solved another way
+                part, tolerance = plain_kernel(batch_last.kernel, called), 1e-9
             for begin, end in _parts(len(again[0])):
                 part(*_cut([*inputs, *again], flags, begin, end))
         elif made.rows is not None:
@@ -198,7 +204,9 @@ def _run_rows(
     phases = [[phase] if rows.phases > 1 else [] for phase in range(rows.phases)]
     for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
         again = [np.full_like(array, np.nan) for array in outputs]
-        shapes = [[int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work]
+        shapes = [
+            [int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work_arrays
+        ]
         work = [np.full(shape, np.nan) for shape in shapes]
         for phase, part in itertools.product(phases, order):
             share(*inputs, *again, *work, *phase, part, 3)
@@ -219,7 +227,7 @@ def _run_sums(
     sums = made.sums
     assert sums is not None
     part, length = plain_kernel(sums.part, called), len(inputs[sums.sliced.index(True)])
-    kinds = list(zip(outputs, sums.divided, sums.alone, strict=True))
+    kinds = list(zip(outputs, sums.per_sample_outputs, sums.first_part_outputs, strict=True))
     for array, is_cut, is_alone in kinds:
         array[...] = np.nan if is_cut or is_alone else 0
     for begin, end in parts:

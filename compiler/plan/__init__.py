@@ -84,13 +84,17 @@ def threaded_plan(
     candidates = variants(_prepared(outputs))
     kernel = _planned(name, arguments, outputs, candidates)
     nodes = candidates[0].nodes
-    columns = partial(_planned, f"{name}_columns", arguments, outputs, candidates, (), fuse)
-    if sample_parts := parts(nodes, arguments, columns):
+    batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, (), fuse)
+    if sample_parts := parts(nodes, arguments, batch_last):
         return dataclasses.replace(kernel, parts=sample_parts)
     prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
     if sample_sums := sums(name, prepared, arguments, _part_plan):
         kernel = dataclasses.replace(kernel, sums=sample_sums)
-        return dataclasses.replace(kernel, steps=(), constants=()) if sample_sums.own else kernel
+        return (
+            dataclasses.replace(kernel, steps=(), constants=())
+            if sample_sums.is_whole_kernel
+            else kernel
+        )
     unfused = partial(_planned, name, arguments, outputs, candidates, join=list)
     return dataclasses.replace(kernel, rows=rows(kernel, unfused))
 
@@ -223,7 +227,7 @@ class _Frame:
             for output, node in outputs
         )
         lengths = [part.length] if part else []
-        self.given = tuple(self.names.exact(length.name) for length in lengths)
+        self.part_parameters = tuple(self.names.exact(length.name) for length in lengths)
         nodes = [node for _, node in outputs]
         self.sizes = _sizes(self.parameters, nodes, self.names, lengths)
         self.views: dict[ir.Node, View] = {
@@ -238,7 +242,8 @@ class _Frame:
             symbol(size.name): symbol(size.local) for size in self.sizes if size.name != size.local
         }
         self._renames |= {
-            length: symbol(local) for length, local in zip(lengths, self.given, strict=True)
+            length: symbol(local)
+            for length, local in zip(lengths, self.part_parameters, strict=True)
         }
 
     def places(self, nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, View]]:
@@ -260,7 +265,7 @@ class _Frame:
             self.sizes,
             tuple(sorted(constants.items())),
             self.renamed(tuple(allocated(steps))),
-            (*self.given, "first") if self.given else (),
+            (*self.part_parameters, "first") if self.part_parameters else (),
         )
 
 

@@ -1,6 +1,8 @@
-"""Sums over the rows of matrices by several threads: each adds up its rows in an array of its own,
-so that what else reads a row can do so in the same loop; then each adds up what all threads have
-for its share of the entries."""
+"""Sums over the rows of matrices by several threads.
+
+Each thread adds its rows to partial sums of its own, so that the loop fuses with other loops over
+the rows; then each thread combines the partial sums of its share of the entries.
+"""
 
 from __future__ import annotations
 
@@ -26,48 +28,48 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import accesses, buffers, loops, rebuilt, stores, written
 
-OTHER = sympy.Symbol("other", integer=True, nonnegative=True)
+THREAD = sympy.Symbol("other", integer=True, nonnegative=True)
 
 
 def partial_sums(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with vectors that are sums over rows made so."""
+    """Rewrite the steps that sum over rows into vectors as partial sums of each thread."""
     names = Names(buffer.name for step in steps for buffer in buffers(step))
-    arrays = {
+    partials_of = {
         vector: Buffer(names.exact(f"{vector.name}_parts"), (PARTS, *vector.shape))
         for vector in dict.fromkeys(step.buffer for step in steps if isinstance(step, Fill))
-        if _is_summed(vector, steps)
+        if _is_row_sum(vector, steps)
     }
-    cleared: list[Step] = []
-    found: list[Step] = []
+    clears: list[Step] = []
+    result: list[Step] = []
     for position, step in enumerate(steps):
-        vector = next((vector for vector in arrays if vector in written(step)), None)
+        vector = next((vector for vector in partials_of if vector in written(step)), None)
         if vector is None:
-            found.append(step)
+            result.append(step)
             continue
-        array = arrays[vector]
+        partials = partials_of[vector]
         if isinstance(step, LoopNest):
-            found.append(LoopNest(step.comment, _redirected(step.body, array)))
+            result.append(LoopNest(step.comment, _to_partials(step.body, partials)))
         else:
-            clear = Clear(Load(array, (PART,)))
-            cleared.append(LoopNest(f"{array.name}[part] = 0", (clear,)))
+            clear = Clear(Load(partials, (PART,)))
+            clears.append(LoopNest(f"{partials.name}[part] = 0", (clear,)))
         if not any(vector in written(later) for later in steps[position + 1 :]):
-            found.append(_added(vector, array))
-    return [*cleared, *found]
+            result.append(_combined_partials(vector, partials))
+    return [*clears, *result]
 
 
-def _is_summed(vector: Buffer, steps: Sequence[Step]) -> bool:
-    """Whether a buffer is a vector that is filled with zeros, then added to by loops over rows, and
-    read after that."""
-    first, *others = writing = [step for step in steps if vector in written(step)]
-    if len(vector.shape) != 1 or not isinstance(first, Fill) or not others:
+def _is_row_sum(vector: Buffer, steps: Sequence[Step]) -> bool:
+    """Return whether a vector is filled with zeros, then accumulated by loops over rows, and only
+    then read."""
+    fill, *nests = writes = [step for step in steps if vector in written(step)]
+    if len(vector.shape) != 1 or not isinstance(fill, Fill) or not nests:
         return False
-    if [step for step in steps if vector in buffers(step)][: len(writing)] != writing:
+    if [step for step in steps if vector in buffers(step)][: len(writes)] != writes:
         return False
-    return all(isinstance(step, LoopNest) and _adds_rows(step, vector) for step in others)
+    return all(isinstance(step, LoopNest) and _adds_rows(step, vector) for step in nests)
 
 
 def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
-    """Whether all rounds of a nest's one loop add to entries of the vector, and to nothing else."""
+    """Return whether a nest is a loop that only accumulates all entries of `vector`."""
     *lets, loop = nest.body
     if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
         return False
@@ -75,28 +77,32 @@ def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
         written(nest) == {vector}
         and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
         and any(loops(loop.body))
-        and all(store.accumulate and loop.index not in _free(store) for store in stores(loop))
+        and all(
+            store.accumulate and loop.index not in _index_symbols(store) for store in stores(loop)
+        )
     )
 
 
-def _free(store: Store) -> set[sympy.Basic]:
+def _index_symbols(store: Store) -> set[sympy.Basic]:
     return set().union(*(index.free_symbols for index in store.target.indices))
 
 
-def _redirected(body: tuple[Statement, ...], array: Buffer) -> tuple[Statement, ...]:
-    """Statements that add to a thread's own row of an array."""
+def _to_partials(body: tuple[Statement, ...], partials: Buffer) -> tuple[Statement, ...]:
+    """Redirect stores to the row of `partials` that belongs to the thread."""
 
-    def change(part: Any) -> Store | None:
-        if not isinstance(part, Store):
+    def redirect(statement: Any) -> Store | None:
+        if not isinstance(statement, Store):
             return None
-        return dataclasses.replace(part, target=Load(array, (PART, *part.target.indices)))
+        return dataclasses.replace(
+            statement, target=Load(partials, (PART, *statement.target.indices))
+        )
 
-    return rebuilt(body, change)
+    return rebuilt(body, redirect)
 
 
-def _added(vector: Buffer, array: Buffer) -> LoopNest:
-    """Add up the threads' partial sums: vector[i] += Σ_t array[t, i]."""
-    store = Store(Load(vector, (ROW,)), Load(array, (OTHER, ROW)), True)
+def _combined_partials(vector: Buffer, partials: Buffer) -> LoopNest:
+    """Add up the partial sums of all threads: vector[i] = Σ_t partials[t, i]."""
+    store = Store(Load(vector, (ROW,)), Load(partials, (THREAD, ROW)), True)
     entries = Loop(ROW, vector.shape[0], False, (store,))
-    comment = f"{vector.name}[row] = sum[other] {array.name}[other, row]"
-    return LoopNest(comment, (Clear(Load(vector, ())), Loop(OTHER, PARTS, True, (entries,))))
+    comment = f"{vector.name}[row] = sum[other] {partials.name}[other, row]"
+    return LoopNest(comment, (Clear(Load(vector, ())), Loop(THREAD, PARTS, True, (entries,))))

@@ -1,8 +1,7 @@
-"""Steps in phases: in each phase every thread computes its share of the rows, and all threads have
-to be done with a phase before the next one starts.
+"""Steps in phases: threads share the rows of each phase, and all finish it before the next begins.
 
-A step is in the phase of those that it needs where it needs no more than its own share of what they
-make, else in a later one. Sums that are scalars each thread makes for itself.
+A step is in the phase of the steps that it depends on if it needs only its own rows of their
+results, else in a later one. Every thread computes all scalar sums for itself.
 """
 
 from __future__ import annotations
@@ -10,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import sympy
 
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.row_shares import PARTS, is_own, share, shareable, work, writes_rows
+from derivatrix.compiler.plan.row_shares import (
+    PARTS,
+    belongs_to_share,
+    operation_count,
+    shareable,
+    thread_share,
+    writes_rows,
+)
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import MAX_WRITING_THREADS
@@ -22,134 +29,150 @@ from derivatrix.templates.support.common.limits import MAX_WRITING_THREADS
 
 @dataclass(frozen=True)
 class Phases:
-    """steps: what a thread does, phase by phase; work: the arrays that phases make for each other;
-    gain: about how many operations the threads divide more than others, by the sizes."""
+    """The steps of a thread, phase by phase.
+
+    work_arrays: buffers that one phase fills for later ones.
+    gain: estimated scalar operations that threads divide, less those that they do not.
+    """
 
     steps: tuple[tuple[Step, ...], ...]
-    work: tuple[Buffer, ...]
+    work_arrays: tuple[Buffer, ...]
     gain: sympy.Expr
+
+
+class _Access(NamedTuple):
+    """An access to a buffer. in_share: whether it touches only rows of the thread's share."""
+
+    buffer: Buffer
+    is_written: bool
+    in_share: bool
 
 
 @dataclass(frozen=True)
 class _Uses:
-    """A step, and what it has to do with others.
+    """A step with its accesses and the scalars that it defines and reads.
 
-    divided: whether each thread writes to rows of its share alone; steps that are not, one thread
-    does. touched: the buffers that it reads or writes, each with whether it writes to them, and
-    whether it touches no other rows than those of the share. made, read: the scalars that it makes
-    and reads.
+    is_divided: whether each thread writes to rows of its share; one thread does all other steps.
     """
 
     step: Step
-    divided: bool
-    touched: frozenset[tuple[Buffer, bool, bool]]
-    made: frozenset[str]
-    read: frozenset[str]
+    is_divided: bool
+    accesses: frozenset[_Access]
+    defined_scalars: frozenset[str]
+    read_scalars: frozenset[str]
 
     @property
-    def written(self) -> set[Buffer]:
-        return {buffer for buffer, is_written, _ in self.touched if is_written}
+    def written_buffers(self) -> set[Buffer]:
+        return {access.buffer for access in self.accesses if access.is_written}
 
-    def waits(self, other: _Uses) -> bool | None:
-        """Whether all threads have to be done with the other step before; None where the two steps
-        are free of each other."""
-        both = self.touched | other.touched
-        met = {buffer for buffer, _, _ in self.touched} & {buffer for buffer, _, _ in other.touched}
-        met &= self.written | other.written
-        if met:
-            others = any(not own for buffer, _, own in both if buffer in met)
-            return others and (self.divided or other.divided)
-        return None if other.made.isdisjoint(self.read) else False
+    def needs_barrier(self, earlier: _Uses) -> bool | None:
+        """Return whether all threads must finish the `earlier` step before; None if the two steps
+        are independent."""
+        common = {access.buffer for access in self.accesses}
+        common &= {access.buffer for access in earlier.accesses}
+        common &= self.written_buffers | earlier.written_buffers
+        if not common:
+            return None if earlier.defined_scalars.isdisjoint(self.read_scalars) else False
+        crosses_shares = any(
+            access.buffer in common and not access.in_share
+            for access in self.accesses | earlier.accesses
+        )
+        return crosses_shares and (self.is_divided or earlier.is_divided)
 
 
 def phased(steps: Sequence[Step]) -> Phases | None:
-    """Steps that fill buffers or are loops, in phases; None where threads cannot share them."""
-    made = dict.fromkeys(buffer for step in steps for buffer in sorted(written(step), key=str))
-    shared = shareable(steps, made)
-    found = [_uses(step, shared) for step in steps]
-    if any(_is_apart(uses, number, found) for number, uses in enumerate(found)):
+    """Arrange fills and loop nests in phases; None if threads cannot share them."""
+    buffers = dict.fromkeys(buffer for step in steps for buffer in sorted(written(step), key=str))
+    shared = shareable(steps, buffers)
+    uses = [_uses(step, shared) for step in steps]
+    if any(_is_unshareable(position, uses) for position in range(len(uses))):
         return None
-    phases = _grouped(found)
+    phases = _grouped(uses)
+    shares = ([thread_share(step, shared, {*buffers}) for step in phase] for phase in phases)
     return Phases(
-        tuple(tuple(fuse([share(step, shared, {*made}) for step in phase])) for phase in phases),
-        tuple(buffer for buffer in made if buffer.role == "work"),
+        tuple(tuple(fuse(share)) for share in shares),
+        tuple(buffer for buffer in buffers if buffer.role == "work"),
         _gain(phases, shared),
     )
 
 
 def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
-    """The operations that are divided, without those that one thread or every one does and those
-    that there are because of the threads."""
+    """Estimate the operations that threads divide, less those of one thread or of every thread and
+    those that combine the threads' results."""
     gain = sympy.S.Zero
     for step in chain.from_iterable(phases):
-        takes = work(step)
-        is_divided = written(step) & shared and not takes.has(PARTS)
-        gain += takes if is_divided else -takes
+        ops = operation_count(step)
+        is_divided = written(step) & shared and not ops.has(PARTS)
+        gain += ops if is_divided else -ops
     return sympy.expand(gain.xreplace({PARTS: sympy.Integer(MAX_WRITING_THREADS)}))
 
 
 def _uses(step: Step, shared: set[Buffer]) -> _Uses:
-    divided = written(step) <= shared
+    is_divided = written(step) <= shared
     if not isinstance(step, LoopNest):
-        touched = frozenset((buffer, True, divided) for buffer in written(step))
-        return _Uses(step, divided, touched, frozenset(), frozenset())
-    touched = frozenset(_touched(step.body, divided))
-    made = frozenset(names_made(step))
-    return _Uses(step, divided, touched, made, frozenset(names_read(step)) - made)
+        fills = frozenset(_Access(buffer, True, is_divided) for buffer in written(step))
+        return _Uses(step, is_divided, fills, frozenset(), frozenset())
+    defined = frozenset(names_made(step))
+    read = frozenset(names_read(step)) - defined
+    return _Uses(step, is_divided, frozenset(_accesses(step.body, is_divided)), defined, read)
 
 
-def _touched(
-    body: Sequence[Statement], divided: bool, row: Loop | None = None
-) -> Iterator[tuple[Buffer, bool, bool]]:
-    """What statements touch (see `_Uses`), which are within a loop over rows of a share, if any."""
+def _accesses(
+    body: Sequence[Statement], is_divided: bool, row: Loop | None = None
+) -> Iterator[_Access]:
+    """Yield the accesses of statements. row: the loop over rows of a share around them, if any."""
     for statement in body:
         match statement:
             case Loop(_, _, _, inside):
-                found = statement if divided and row is None and writes_rows(statement) else row
-                yield from _touched(inside, divided, found)
+                is_row = is_divided and row is None and writes_rows(statement)
+                yield from _accesses(inside, is_divided, statement if is_row else row)
             case Guard(_, inside):
-                yield from _touched(inside, divided, row)
-            case Clear(target) if divided and not target.indices:
-                yield target.buffer, True, True
+                yield from _accesses(inside, is_divided, row)
+            case Clear(target) if is_divided and not target.indices:
+                yield _Access(target.buffer, True, True)
             case _:
                 for load, is_written in accesses(statement):
-                    yield load.buffer, is_written, is_own(load, row)
+                    yield _Access(load.buffer, is_written, belongs_to_share(load, row))
 
 
-def _is_apart(uses: _Uses, number: int, found: Sequence[_Uses]) -> bool:
-    """Whether a step cannot be shared: its rows need each other; others need scalars of it though
-    it writes to buffers, too; or what scalars are made of changes, so that they cannot be made
-    again."""
-    others = [other for other in found if other is not uses]
-    if uses.written:
-        needs_others = uses.divided and uses.waits(uses)
-        return bool(needs_others) or any(uses.made & other.read for other in others)
-    return any(uses.waits(later) is not None for later in found[number + 1 :] if later.written)
+def _is_unshareable(position: int, uses: Sequence[_Uses]) -> bool:
+    """Return whether a step cannot be shared: its rows depend on each other; it writes to buffers
+    and defines scalars for other steps; or a later step overwrites buffers that its scalars are
+    computed from, so that another phase cannot compute them again."""
+    step = uses[position]
+    if step.written_buffers:
+        rows_depend = step.is_divided and step.needs_barrier(step)
+        others = (other for other in uses if other is not step)
+        return bool(rows_depend) or any(step.defined_scalars & o.read_scalars for o in others)
+    writers = (later for later in uses[position + 1 :] if later.written_buffers)
+    return any(step.needs_barrier(later) is not None for later in writers)
 
 
-def _grouped(found: Sequence[_Uses]) -> list[list[Step]]:
-    """The steps phase by phase, each with the scalars that it needs."""
-    numbers: list[int] = []
-    for uses in found:
-        waits = [
-            number + waiting
-            for other, number in zip(found, numbers, strict=False)
-            if (waiting := uses.waits(other)) is not None
+def _grouped(uses: Sequence[_Uses]) -> list[list[Step]]:
+    """Group the steps by phase, each phase with the scalars that it reads."""
+    phases: list[int] = []
+    for step in uses:
+        earliest = [
+            phase + needs_barrier
+            for earlier, phase in zip(uses, phases, strict=False)
+            if (needs_barrier := step.needs_barrier(earlier)) is not None
         ]
-        numbers.append(max(waits, default=0))
-    writes = [bool(uses.written) for uses in found]
+        phases.append(max(earliest, default=0))
+    writers = [
+        phase if step.written_buffers else None for step, phase in zip(uses, phases, strict=True)
+    ]
     return [
-        _with_scalars(found, [w and at == phase for w, at in zip(writes, numbers, strict=True)])
-        for phase in sorted({at for w, at in zip(writes, numbers, strict=True) if w})
+        _with_scalars(uses, [writer == phase for writer in writers])
+        for phase in sorted({phase for phase in writers if phase is not None})
     ]
 
 
-def _with_scalars(found: Sequence[_Uses], chosen: Sequence[bool]) -> list[Step]:
-    """The chosen steps and those that make the scalars that they need."""
+def _with_scalars(uses: Sequence[_Uses], selected: Sequence[bool]) -> list[Step]:
+    """Return the selected steps and the steps that define the scalars that these read."""
     steps: list[Step] = []
-    needed: set[str] = set()
-    for uses, is_chosen in zip(reversed(found), reversed(chosen), strict=True):
-        if is_chosen or uses.made & needed:
-            steps.insert(0, uses.step)
-            needed |= uses.read
+    scalars: set[str] = set()
+    for step, is_selected in zip(reversed(uses), reversed(selected), strict=True):
+        if is_selected or step.defined_scalars & scalars:
+            steps.insert(0, step.step)
+            scalars |= step.read_scalars
     return steps

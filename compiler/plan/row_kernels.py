@@ -1,8 +1,7 @@
-"""Kernels whose results come row by row: a share of the rows by each of several threads.
+"""Kernels whose results are computed row by row: threads share the rows.
 
-One thread does not reach the bandwidth of a machine's memory. What is computed before the rows,
-each thread computes for itself; or, where that reads large arrays, for its share of the rows, phase
-by phase (see `phases`).
+One thread does not reach the bandwidth of a machine's memory. Every thread repeats the work that
+precedes the rows; if that work reads large arrays, threads share it, too, in phases (see `phases`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import sympy
 from derivatrix.compiler.plan.nominal_sizes import at_large
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
-from derivatrix.compiler.plan.row_shares import share, shareable, work
+from derivatrix.compiler.plan.row_shares import operation_count, shareable, thread_share
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
@@ -38,57 +37,63 @@ from derivatrix.compiler.plan.visit import (
 )
 from derivatrix.templates.support.common.limits import MIN_OPS_PER_THREAD
 
-REPEATED = sympy.Rational(1, 4)
-"""The weight of an operation that every thread repeats."""
-MEMORY_BOUND = sympy.Rational(3, 2)
-"""Its weight where it waits for memory, as the others do at the same time."""
-BARRIER = 100_000
-"""The operations that could be done while all threads wait for each other between two phases."""
-WRITTEN = 2
-"""The weight of an operation whose result goes to memory, against those of `Parts`."""
-SHARE = ("part", "parts")
-"""Parameters of a kernel for a share of the rows: its number, and the number of shares."""
+REPEATED_OP_WEIGHT = sympy.Rational(1, 4)
+"""Weight of an operation that every thread repeats."""
+MEMORY_BOUND_OP_WEIGHT = sympy.Rational(3, 2)
+"""Weight of a repeated operation that is bound by memory, whose bandwidth threads share."""
+BARRIER_OPS = 100_000
+"""Cost of the barrier between two phases, in scalar operations."""
+STORED_OP_WEIGHT = 2
+"""Weight of an operation whose result is stored, relative to an operation of `Parts`."""
+SHARE_PARAMETERS = ("part", "parts")
+"""Parameters of a kernel for a share of the rows: the number of the share, the number of shares."""
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
-    """The kernel for shares of the rows; None where nothing is gained. `unfused`: makes the plan
-    without fusing loops."""
-    if (found := _shares(plan)) is not None:
-        steps, gain = found
-        shared = dataclasses.replace(plan, name=f"{plan.name}_rows", steps=steps, given=SHARE)
+    """Partition a kernel by the rows of its outputs; None if that does not pay. `unfused` makes the
+    plan without loop fusion."""
+    if (share := _one_phase(plan)) is not None:
+        steps, gain = share
+        shared = dataclasses.replace(
+            plan, name=f"{plan.name}_rows", steps=steps, part_parameters=SHARE_PARAMETERS
+        )
         return Rows(shared, 1, (), gain)
-    return _phases(plan, unfused)
+    return _several_phases(plan, unfused)
 
 
-def _phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
-    """The kernel of phases, in each of which threads do a share of the rows."""
+def _several_phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
+    """Partition a kernel into phases whose rows threads share; None if that does not pay."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
-    total = sympy.expand(sympy.Add(*map(work, steps)))
+    total = sympy.expand(sympy.Add(*map(operation_count, steps)))
     if (
         not all(isinstance(step, Fill | LoopNest) for step in steps)
         or at_large(total) < MIN_OPS_PER_THREAD
     ):
         return None
     steps = [step for step in unfused().steps if not isinstance(step, Allocate | Reuse)]
-    found = phased(partial_sums(steps))
-    if found is None:
+    phases = phased(partial_sums(steps))
+    if phases is None:
         return None
-    gain = found.gain - BARRIER * len(found.steps)
+    count, work_arrays = len(phases.steps), phases.work_arrays
+    gain = phases.gain - BARRIER_OPS * count
     if at_large(gain) < MIN_OPS_PER_THREAD:
         return None
-    taken = tuple((buffer.name, buffer) for buffer in found.work)
-    name, outputs, count = f"{plan.name}_rows", (*plan.outputs, *taken), len(found.steps)
-    shared = dataclasses.replace(plan, name=name, outputs=outputs, given=SHARE)
+    name = f"{plan.name}_rows"
+    outputs = (*plan.outputs, *((buffer.name, buffer) for buffer in work_arrays))
+    shared = dataclasses.replace(plan, name=name, outputs=outputs, part_parameters=SHARE_PARAMETERS)
     if count == 1:
-        return Rows(dataclasses.replace(shared, steps=found.steps[0]), 1, found.work, gain)
-    phases = tuple(Only(f"phase == {number}", each) for number, each in enumerate(found.steps))
-    shared = dataclasses.replace(shared, given=("phase", *SHARE), steps=phases)
-    return Rows(shared, count, found.work, gain)
+        return Rows(dataclasses.replace(shared, steps=phases.steps[0]), 1, work_arrays, gain)
+    shared = dataclasses.replace(
+        shared,
+        part_parameters=("phase", *SHARE_PARAMETERS),
+        steps=tuple(Only(f"phase == {n}", steps) for n, steps in enumerate(phases.steps)),
+    )
+    return Rows(shared, count, work_arrays, gain)
 
 
-def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
-    """What each thread does, and what a second one gains; None where that is nothing, or rows need
-    each other."""
+def _one_phase(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
+    """Restrict the steps of a plan to a share of the rows, and estimate the gain (see `Rows`); None
+    if that is too small, or if rows depend on each other."""
     outputs = {buffer for _, buffer in plan.outputs}
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     if not all(
@@ -99,27 +104,32 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     if any(load.buffer in outputs for load in read(nests)):
         return None
     shared = shareable(nests, outputs)
-    whole = [nest for nest in nests if not written(nest) & shared]
-    by_one_thread = [nest for nest in whole if written(nest) & outputs]
-    if not shared or any(_needed(nest, nests, outputs) for nest in by_one_thread):
+    undivided = [nest for nest in nests if not written(nest) & shared]
+    by_one_thread = [nest for nest in undivided if written(nest) & outputs]
+    if not shared or any(_feeds_others(nest, nests, outputs) for nest in by_one_thread):
         return None
-    again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
-    divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))
-    gain = WRITTEN * sympy.expand(divided - again)
+    repeated_ops = sympy.Add(
+        *(_repeated_ops(step) for step in steps if step not in nests or step in undivided)
+    )
+    divided_ops = sympy.Add(*(operation_count(nest) for nest in nests if nest not in undivided))
+    gain = STORED_OP_WEIGHT * sympy.expand(divided_ops - repeated_ops)
     if at_large(gain) < MIN_OPS_PER_THREAD:
         return None
-    return tuple(share(step, shared, outputs) for step in plan.steps), gain
+    return tuple(thread_share(step, shared, outputs) for step in plan.steps), gain
 
 
-def _needed(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
-    """Return whether other nests need what a nest makes besides outputs."""
-    made = {*names_made(nest)}
-    others = (other for other in nests if other is not nest)
-    return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)
+def _feeds_others(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
+    """Return whether `nest` writes to a buffer that is no output, or defines a scalar that another
+    nest reads."""
+    defined = {*names_made(nest)}
+    read_elsewhere = (names_read(reader) for reader in nests if reader is not nest)
+    return not written(nest) <= outputs or any(defined & {*names} for names in read_elsewhere)
 
 
-def _repeated(step: Step) -> sympy.Expr:
-    """The weight of a step that every thread repeats."""
-    if isinstance(step, LoopNest) and all(each.operator in CHEAP for each in operations(step)):
-        return work(step) * MEMORY_BOUND
-    return work(step) * REPEATED
+def _repeated_ops(step: Step) -> sympy.Expr:
+    """Estimate the weighted operations of a step that every thread repeats."""
+    if isinstance(step, LoopNest) and all(
+        operation.operator in CHEAP for operation in operations(step)
+    ):
+        return operation_count(step) * MEMORY_BOUND_OP_WEIGHT
+    return operation_count(step) * REPEATED_OP_WEIGHT

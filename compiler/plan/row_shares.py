@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.sample_axis import OPERATION
+from derivatrix.compiler.plan.sample_axis import OPS_PER_VECTOR_OP_ENTRY
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -38,49 +38,51 @@ from derivatrix.compiler.plan.visit import (
 )
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
+"""The number of a thread's share."""
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
+"""The number of shares."""
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
-"""The share of a thread, the number of shares, and the index of a row."""
-FUNCTION = 10
-"""The operations that a function of numbers takes, about."""
+"""The index of a row."""
+OPS_PER_FUNCTION = 10
+"""Cost of a function of numbers, such as exp, in scalar operations."""
 
 
 class border(sympy.Function):
-    """Where a part of a length starts (see `templates.support.cpu.parts`)."""
+    """The first row of a part: border(length, part, parts) (see `templates.support.cpu.parts`)."""
 
 
-# What steps do
+# Rows that steps write
 
 
-def divisible(step: Step, shared: set[Buffer]) -> bool:
-    """Whether every round of some loops of a step writes a row of what is shared, or whether the
-    step writes nothing of that."""
+def is_divisible(step: Step, shared: set[Buffer]) -> bool:
+    """Return whether `step` writes to `shared` buffers only in loops over their rows, or not at
+    all."""
     if not isinstance(step, LoopNest) or not written(step) & shared:
         return True
-    return written(step) <= shared and all(map(_by_rows, step.body))
+    return written(step) <= shared and all(map(_writes_only_rows, step.body))
 
 
-def _by_rows(statement: Statement) -> bool:
-    """Return whether all that a statement writes is within loops over rows."""
+def _writes_only_rows(statement: Statement) -> bool:
+    """Return whether a statement writes to buffers only in loops over rows."""
     match statement:
         case Let() | Start() | Accumulate():
             return True
         case Clear(target):
             return target.indices in ((), (PART,))
         case Loop(_, _, _, body):
-            return writes_rows(statement) or all(map(_by_rows, body))
+            return writes_rows(statement) or all(map(_writes_only_rows, body))
     return False
 
 
 def writes_rows(loop: Loop) -> bool:
-    """Return whether the rounds of a loop write a row each, or to what is the thread's own."""
+    """Return whether each iteration of a loop writes to its row, or to memory of its thread."""
     places = [load for load, is_written in accesses(loop.body) if is_written]
-    rows_only = all(is_own(load, loop) for load in places)
+    rows_only = all(belongs_to_share(load, loop) for load in places)
     return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_made(loop.body)}
 
 
-def is_own(load: Load, row: Loop | None) -> bool:
-    """Whether an entry belongs to one share alone: in a loop over rows of a share, if any."""
+def belongs_to_share(load: Load, row: Loop | None) -> bool:
+    """Return whether only one thread accesses an entry; `row` is the loop over rows around it."""
     if load.indices[:1] == (PART,):
         return True
     return (
@@ -90,76 +92,80 @@ def is_own(load: Load, row: Loop | None) -> bool:
     )
 
 
-def shareable(steps: Sequence[Step], made: Iterable[Buffer]) -> set[Buffer]:
-    """Those of the buffers that steps make whose rows threads can share: what is written together
-    with something that is not shared, is not either."""
-    shared = {buffer for buffer in made if buffer.shape}
-    while bound := {b for s in steps if not divisible(s, shared) for b in written(s) & shared}:
-        shared -= bound
+def shareable(steps: Sequence[Step], buffers: Iterable[Buffer]) -> set[Buffer]:
+    """Select the buffers whose rows threads can share. A step writes to shared buffers only, or to
+    none of them."""
+    shared = {buffer for buffer in buffers if buffer.shape}
+    while coupled := {b for s in steps if not is_divisible(s, shared) for b in written(s) & shared}:
+        shared -= coupled
     return shared
 
 
-# Work
+# Costs
 
 
-def work(step: Step) -> sympy.Expr:
-    """About how many operations it takes."""
+def operation_count(step: Step) -> sympy.Expr:
+    """Estimate the scalar operations of a step."""
     match step:
         case LoopNest(_, body):
-            return sympy.Add(*map(_operations, body))
+            return sympy.Add(*map(_statement_ops, body))
         case Gemm():
             (m, k), (_, n) = step.left.shape[-2:], step.right.shape[-2:]
             return product((*(extent for _, extent in step.batch), m, k, n))
         case Fill(buffer):
             return product(buffer.shape)
     operands = (part for part in vars(step).get("arguments", ()) if isinstance(part, Operand))
-    return OPERATION * sympy.Add(*(product(operand.buffer.shape) for operand in operands))
+    return OPS_PER_VECTOR_OP_ENTRY * sympy.Add(
+        *(product(operand.buffer.shape) for operand in operands)
+    )
 
 
-def _operations(statement: Statement) -> sympy.Expr:
-    """About how many operations a statement takes."""
+def _statement_ops(statement: Statement) -> sympy.Expr:
+    """Estimate the scalar operations of a statement."""
     match statement:
         case Loop(_, extent, _, body):
-            return extent * sympy.Add(*map(_operations, body))
+            return extent * sympy.Add(*map(_statement_ops, body))
         case Guard(condition, body) if isinstance(condition, sympy.Basic):
-            return sympy.Add(*map(_operations, body))  # what depends on numbers is rarely done
+            return sympy.Add(*map(_statement_ops, body))  # conditions on numbers rarely hold
         case Clear(target):
             return product(target.buffer.shape[len(target.indices) :])
         case Let(_, value) | Accumulate(_, value):
-            return sympy.Integer(_count(value))
+            return sympy.Integer(_scalar_ops(value))
         case Store(_, value, _):
-            return sympy.Integer(1 + _count(value))
+            return sympy.Integer(1 + _scalar_ops(value))
     return sympy.S.Zero
 
 
-def _count(value: Scalar) -> int:
-    return sum(1 if each.operator in CHEAP else FUNCTION for each in operations(value))
+def _scalar_ops(value: Scalar) -> int:
+    return sum(
+        1 if operation.operator in CHEAP else OPS_PER_FUNCTION for operation in operations(value)
+    )
 
 
-# A share
+# The share of a thread
 
 
-def share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
-    """What one of `PARTS` threads does: its rows of what is `shared`; the first thread all of what
-    else is `owned` together; each one what is its own."""
+def thread_share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
+    """Restrict `step` to thread PART of PARTS: its rows of `shared`. Thread 0 also runs writes to
+    other `owned` buffers; every thread runs all other writes."""
     match step:
         case Fill(buffer) if buffer in owned:
             clear = Clear(Load(buffer, ()))
-            return share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
+            return thread_share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
         case LoopNest(comment, body) if written(step) & shared:
-            return LoopNest(comment, rebuilt(body, _some_rows))
+            return LoopNest(comment, rebuilt(body, _loop_over_share))
         case LoopNest(comment, body) if written(step) & owned:
             return LoopNest(comment, (Guard(sympy.Eq(PART, 0), body),))
     return step
 
 
-def _some_rows(part: Any) -> Any:
-    """What a thread does of a loop over rows; None for what is no such loop."""
-    match part:
+def _loop_over_share(statement: Any) -> Any:
+    """Restrict a loop over rows to the share of a thread; None for any other part of a step."""
+    match statement:
         case Clear(target) if not target.indices:
             inner = Clear(Load(target.buffer, (ROW,)))
-            return _some_rows(Loop(ROW, target.buffer.shape[0], False, (inner,)))
-        case Loop(index, extent, reduction, body) if writes_rows(part):
-            start, stop = (border(extent, PART + more, PARTS) for more in (0, 1))
+            return _loop_over_share(Loop(ROW, target.buffer.shape[0], False, (inner,)))
+        case Loop(index, extent, reduction, body) if writes_rows(statement):
+            start, stop = (border(extent, PART + offset, PARTS) for offset in (0, 1))
             return Loop(index, stop, reduction, body, start)
     return None

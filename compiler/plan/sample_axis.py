@@ -1,4 +1,4 @@
-"""Nodes and the axis of samples: which are computed sample by sample, and how long they take."""
+"""Properties of nodes along the axis of samples: separability, layouts, operation counts."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from derivatrix.compiler.plan.index_arithmetic import loop_indices
 from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.nominal_sizes import product
 
-OPERATION = 20
-"""The operations that an entry of an operation on vectors takes, about."""
-FACTOR = 10
-"""Those that it takes for a multiplication within an operation on matrices."""
-PRODUCT = sympy.Rational(1, 10)
-"""Those of a multiplication within a product of matrices."""
+OPS_PER_VECTOR_OP_ENTRY = 20
+"""Cost of an entry of an operation on vectors, in scalar operations."""
+OPS_PER_MATRIX_OP_MULTIPLY = 10
+"""Cost of a multiplication within an operation on matrices, in scalar operations."""
+OPS_PER_GEMM_MULTIPLY = sympy.Rational(1, 10)
+"""Cost of a multiplication within a product of matrices, which BLAS vectorises."""
 
 
-def is_divisible(
+def is_separable(
     arguments: Sequence[ir.Leaf], nodes: Sequence[ir.Node], samples: sympy.Symbol
 ) -> bool:
-    """Whether arguments can be cut along their first axis, and nodes are computed sample by sample
-    or are sums over the samples."""
-    leaves = all(_is_cut(leaf, samples) for leaf in arguments)
-    return leaves and all(_sample_by_sample(node, samples) for node in nodes)
+    """Return whether the arguments can be sliced along their first axis, and each node is computed
+    sample by sample or is a sum over the samples."""
+    leaves = all(_is_sliceable(leaf, samples) for leaf in arguments)
+    return leaves and all(_is_separable_node(node, samples) for node in nodes)
 
 
-def _is_cut(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
-    """Whether an argument can be cut along its first axis, or has nothing to do with samples."""
-    others = leaf.shape[1:] if leaf.shape[:1] == (samples,) else leaf.shape
-    return not any(samples in size.free_symbols for size in others)
+def _is_sliceable(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
+    """Return whether only the first axis of an argument, if any, depends on the samples."""
+    inner_shape = leaf.shape[1:] if leaf.shape[:1] == (samples,) else leaf.shape
+    return not any(samples in size.free_symbols for size in inner_shape)
 
 
-def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Whether entries, or the summands of entries, are made of entries of one sample each."""
+def _is_separable_node(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Return whether each entry of a node, or each summand of one, depends on a single sample."""
     sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
     if any(samples in size.free_symbols and size != samples for size in sizes):
         return False
@@ -46,20 +46,20 @@ def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
         case ir.Apply():
             cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
             inside = [*node.shape[len(node.stack) :], *(size for core in cores for size in core)]
-            numbers = [each for each in node.parameters if isinstance(each, sympy.Basic)]
-            return all(samples not in each.free_symbols for each in (*inside, *numbers))
+            numbers = [value for value in node.parameters if isinstance(value, sympy.Basic)]
+            return all(samples not in value.free_symbols for value in (*inside, *numbers))
         case ir.Structural():
             return samples not in node.shape
     return True
 
 
 def is_sum_over(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Return whether its entries are sums over the samples."""
+    """Return whether the entries of `node` are sums over the samples."""
     return isinstance(node, ir.Einsum) and samples in node.sizes[node.ndim :]
 
 
-def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Return whether the number of samples is a number in what it computes."""
+def uses_sample_count(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Return whether `node` computes with the number of samples, as means do."""
     match node:
         case ir.Einsum():
             return samples in node.coefficient.free_symbols
@@ -68,45 +68,40 @@ def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
     return False
 
 
-def allows_samples_last(node: ir.Node, samples: sympy.Symbol) -> bool:
-    """Whether it can be computed where the samples are the last axis in memory: not where BLAS
-    multiplies what lies otherwise, nor where an operation has a kernel for other orders only."""
+def supports_batch_last(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Return whether `node` can be computed in the batch-last layout: BLAS takes operands of that
+    layout, and an operation has a kernel for it."""
     match node:
         case ir.Einsum():
             groups = product_groups(node)
             return groups is None or suits_samples_last(groups, node.sizes, samples)
         case ir.Apply():
-            only = node.stack == (samples,) and node.arguments[0][1] == (0,)
-            return samples not in node.stack or (only and node.operation.columns is not None)
+            is_stack = node.stack == (samples,) and node.arguments[0][1] == (0,)
+            return samples not in node.stack or (is_stack and node.operation.columns is not None)
     return True
 
 
-def work(node: ir.Node) -> sympy.Expr:
-    """About how many operations it takes."""
+def operation_count(node: ir.Node) -> sympy.Expr:
+    """Estimate the scalar operations of a node; for an operation on matrices, those of a product of
+    its first argument with itself."""
     match node:
         case ir.Einsum():
             points = product(tuple(node.sizes[label] for label in loop_indices(node).loops))
-            return points if product_groups(node) is None else points * PRODUCT
+            return points if product_groups(node) is None else points * OPS_PER_GEMM_MULTIPLY
         case ir.Map():
             return product(node.shape) * cost(node.expression)
         case ir.Sum():
             return product(node.shape) * len(node.terms)
         case ir.Apply():
-            return _of_operation(node)
+            matrix, labels = node.arguments[0]
+            core = matrix.shape[len(labels) :]
+            if len(core) == 2:
+                return product((*node.stack, *core, core[-1])) * OPS_PER_MATRIX_OP_MULTIPLY
+            return product(node.shape) * OPS_PER_VECTOR_OP_ENTRY
     return sympy.S.Zero
 
 
-def _of_operation(node: ir.Apply) -> sympy.Expr:
-    """The products of rows and columns within an operation on matrices, or the entries of one on
-    vectors."""
-    matrix, labels = node.arguments[0]
-    core = matrix.shape[len(labels) :]
-    if len(core) == 2:
-        return product((*node.stack, *core, core[-1])) * FACTOR
-    return product(node.shape) * OPERATION
-
-
-def rounded(polynomial: sympy.Expr) -> sympy.Expr:
-    """The polynomial with its coefficients rounded up to whole numbers."""
+def rounded_up(polynomial: sympy.Expr) -> sympy.Expr:
+    """Round the coefficients of a polynomial up to whole numbers."""
     terms = polynomial.as_coefficients_dict().items()
     return sympy.Add(*(sympy.ceiling(weight) * powers for powers, weight in terms))

@@ -1,8 +1,8 @@
-"""Kernels whose results are sums over samples, as gradients by parameters are: parts of the samples
-are added up by several threads, a part at a time whose temporary arrays stay in the cache.
+"""Kernels whose results are sums over samples, as gradients by parameters are: threads share the
+samples, and each sums over blocks of samples whose temporary arrays stay in the cache.
 
-A kernel makes the results from a part of the samples then, and those from all parts are added up.
-Terms that are no sums over samples come with the first part.
+The kernel of a part computes the results of some samples; those of all parts are added up. Terms
+that are no sums over samples are added in the first part only.
 """
 
 from __future__ import annotations
@@ -19,168 +19,185 @@ from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import (
-    allows_samples_last,
-    is_divisible,
+    is_separable,
     is_sum_over,
-    rounded,
-    work,
+    operation_count,
+    rounded_up,
+    supports_batch_last,
 )
 from derivatrix.compiler.plan.steps import Plan, Sums
 
-REUSE = 20
-"""Operations per number read above which a batch-last copy of it pays."""
-READ = 2
-"""The weight of an operation, with the numbers that it takes from memory."""
+MIN_OPS_PER_READ = 20
+"""Operations per entry read from memory above which a batch-last copy of the entries pays."""
+MEMORY_OP_WEIGHT = 2
+"""Weight of an operation whose operands come from memory."""
 STEP_OVERHEAD_OPS = 1500
 """Fixed cost of one plan step, in scalar operations."""
 MIN_SAMPLES_BATCH_LAST = 64
 """Fewest samples for which the batch-last layout is used."""
-Named = tuple[str, ir.Node]
+Output = tuple[str, ir.Node]
+Terms = tuple[list[ir.Node], list[ir.Node]]
 
 
 def sums(
-    name: str, outputs: Sequence[Named], arguments: Sequence[ir.Leaf], plan: Callable[..., Plan]
+    name: str, outputs: Sequence[Output], arguments: Sequence[ir.Leaf], plan: Callable[..., Plan]
 ) -> Sums | None:
-    """The kernels that add up parts of the samples for the kernel `name`, cut along the first axis
-    of its arguments; None where its outputs are not made of such sums. `outputs` are pairwise
-    contractions, with their names; `plan` makes kernels of arguments and outputs."""
+    """Plan the kernel `name` as sums over parts of the samples, the first axis of some arguments;
+    None if its outputs are no such sums. `outputs` are pairwise contractions, with their names;
+    `plan` makes the kernel of a part."""
     sizes = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
-    found = [_sums(name, outputs, arguments, size, plan) for size in sizes if size.is_Symbol]
-    return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
+    candidates = [
+        _sums_over(size, name, outputs, arguments, plan) for size in sizes if size.is_Symbol
+    ]
+    return max(
+        filter(None, candidates),
+        key=lambda candidate: at_large(candidate.ops_per_sample),
+        default=None,
+    )
 
 
-def _sums(
-    name: str,
-    outputs: Sequence[Named],
-    arguments: Sequence[ir.Leaf],
+def _sums_over(
     samples: sympy.Symbol,
+    name: str,
+    outputs: Sequence[Output],
+    arguments: Sequence[ir.Leaf],
     plan: Callable[..., Plan],
 ) -> Sums | None:
-    """The kernels for sums over axes of one size, the samples; None where there are no such sums,
-    or entries of a sample or other sums need one."""
+    """Plan the sums over axes of size `samples`; None if there are none, or if entries of single
+    samples or other terms depend on them."""
     roots = [root for _, root in outputs]
     nodes = ir.topological(roots)
-    along_others = any(samples in root.shape[1:] for root in roots)
-    if along_others or not is_divisible(arguments, nodes, samples):
+    has_inner_sample_axis = any(samples in root.shape[1:] for root in roots)
+    if has_inner_sample_axis or not is_separable(arguments, nodes, samples):
         return None
-    split = _split(outputs, nodes, samples)
-    if split is None:
+    terms = _split_terms(outputs, nodes, samples)
+    if terms is None:
         return None
-    made = {name: _added(own or first) for name, (own, first) in split.items()}
-    added = [name for name, (own, _) in split.items() if own and samples not in made[name].shape]
-    first = [(name, _added(more)) for name, (_, more) in split.items() if more]
-    inner = ir.topological([root for name, root in made.items() if split[name][0]])
-    works = [work(node) for node in inner]
-    products = [each for node, each in zip(inner, works, strict=True) if product_groups(node)]
-    most = bool(2 * sum(map(at_large, products)) > sum(map(at_large, works)))
-    cut = [node for node in inner if samples in node.shape and not isinstance(node, ir.Leaf)]
-    if not added or (most and not cut):  # there is nothing that could stay in the cache
-        return None
-    summed = [node for node in inner if is_sum_over(node, samples)]
-    total = READ * sympy.expand(sympy.Add(*works, *(product(node.shape) for node in summed)))
-    each, once = (total.coeff(samples, power) for power in (1, 0))
-    columns = _in_columns(inner, samples, each / READ)
-
-    length = _symbol(f"{samples}_part", [*arguments, *nodes])
-    part = plan(
-        f"{name}_part" if columns else name,
-        [_leaf(leaf, samples, length) for leaf in arguments],
-        list(zip(made, _renamed(list(made.values()), samples, length), strict=True)),
-        samples,
-        list(zip(dict(first), _renamed([node for _, node in first], samples, length), strict=True)),
-        length if columns else None,
+    part_roots = {name: _sum(sampled or constant) for name, (sampled, constant) in terms.items()}
+    first_terms = {name: _sum(constant) for name, (_, constant) in terms.items() if constant}
+    sampled_roots = [part_roots[name] for name, (sampled, _) in terms.items() if sampled]
+    part_nodes = ir.topological(sampled_roots)
+    node_ops = [operation_count(node) for node in part_nodes]
+    gemm_ops = [ops for node, ops in zip(part_nodes, node_ops, strict=True) if product_groups(node)]
+    is_blas_bound = bool(2 * sum(map(at_large, gemm_ops)) > sum(map(at_large, node_ops)))
+    has_temporaries = any(
+        samples in node.shape and not isinstance(node, ir.Leaf) for node in part_nodes
     )
+    if all(samples in root.shape for root in sampled_roots):
+        return None
+    if is_blas_bound and not has_temporaries:  # nothing could stay in the cache
+        return None
+    reductions = [node for node in part_nodes if is_sum_over(node, samples)]
+    ops = sympy.Add(*node_ops, *(product(node.shape) for node in reductions))
+    ops = MEMORY_OP_WEIGHT * sympy.expand(ops)
+    ops_per_sample, fixed_ops = (ops.coeff(samples, power) for power in (1, 0))
+    is_batch_last = _gains_from_batch_last(part_nodes, samples, ops_per_sample / MEMORY_OP_WEIGHT)
+
+    length = _unused_symbol(f"{samples}_part", [*arguments, *nodes])
+    resized = partial(_resized, old=samples, length=length)
+    part = plan(
+        f"{name}_part" if is_batch_last else name,
+        [_resized_leaf(leaf, samples, length) for leaf in arguments],
+        list(zip(part_roots, resized(list(part_roots.values())), strict=True)),
+        samples,
+        list(zip(first_terms, resized(list(first_terms.values())), strict=True)),
+        length if is_batch_last else None,
+    )
+    step_count = len((part.variants or (part,))[0].steps)
     return Sums(
         part=part,
-        own=not columns,
+        is_whole_kernel=not is_batch_last,
         sliced=tuple(samples in argument.shape for argument in arguments),
-        divided=tuple(samples in root.shape for root in made.values()),
-        alone=tuple(not own for own, _ in split.values()),
-        work=rounded(each),
-        entries=entries(part).coeff(length, 1),
-        fixed=rounded(once) + most * STEP_OVERHEAD_OPS * len((part.variants or (part,))[0].steps),
-        least=MIN_SAMPLES_BATCH_LAST if columns else 1,
-        products=most and not columns,
+        per_sample_outputs=tuple(samples in root.shape for root in part_roots.values()),
+        first_part_outputs=tuple(not sampled for sampled, _ in terms.values()),
+        ops_per_sample=rounded_up(ops_per_sample),
+        ops_per_part=rounded_up(fixed_ops) + is_blas_bound * STEP_OVERHEAD_OPS * step_count,
+        entries_per_sample=entries(part).coeff(length, 1),
+        min_samples=MIN_SAMPLES_BATCH_LAST if is_batch_last else 1,
+        is_blas_bound=is_blas_bound and not is_batch_last,
     )
 
 
-Split = tuple[list[ir.Node], list[ir.Node]]
-
-
-def _split(
-    outputs: Sequence[Named], nodes: Sequence[ir.Node], samples: sympy.Symbol
-) -> dict[str, Split] | None:
-    """The terms of each output: those that are sums over samples, or all where it comes sample by
-    sample, and those that have nothing to do with sums. None where there are others."""
+def _split_terms(
+    outputs: Sequence[Output], nodes: Sequence[ir.Node], samples: sympy.Symbol
+) -> dict[str, Terms] | None:
+    """Split each output into terms that parts of the samples contribute, as sums or entries, and
+    terms that do not depend on sums over samples; None if a term is neither."""
     dependent: set[ir.Node] = set()
     linear: set[ir.Node] = set()
     for node in nodes:
-        own = [child for child in references(node) if child in dependent]
-        if own and samples in (node.sizes if isinstance(node, ir.Einsum) else node.shape):
+        summed = [child for child in references(node) if child in dependent]
+        if summed and samples in (node.sizes if isinstance(node, ir.Einsum) else node.shape):
             return None
-        if is_sum_over(node, samples) or (own and _is_linear(node, own, linear)):
+        if is_sum_over(node, samples) or (summed and _is_linear(node, summed, linear)):
             linear.add(node)
-        if own or node in linear:
+        if summed or node in linear:
             dependent.add(node)
 
-    def terms(node: ir.Node) -> list[ir.Node]:
+    def flat_terms(node: ir.Node) -> list[ir.Node]:
         if isinstance(node, ir.Sum) and node.terms and node not in linear:
-            return [term for each in node.terms for term in terms(each)]
+            return [term for child in node.terms for term in flat_terms(child)]
         return [node]
 
-    found = {}
+    split = {}
     for name, root in outputs:
-        every = [root] if samples in root.shape else terms(root)
-        if any(term in dependent and term not in linear for term in every):
+        terms = [root] if samples in root.shape else flat_terms(root)
+        if any(term in dependent and term not in linear for term in terms):
             return None
-        own = [term for term in every if term in linear or samples in root.shape]
-        found[name] = own, [term for term in every if term not in own]
-    return found
+        sampled = [term for term in terms if term in linear or samples in root.shape]
+        split[name] = sampled, [term for term in terms if term not in sampled]
+    return split
 
 
-def _is_linear(node: ir.Node, own: Sequence[ir.Node], linear: set[ir.Node]) -> bool:
-    """Whether what a node is for all samples is the sum of what it is for parts of them. own: what
-    it is made of that depends on sums."""
+def _is_linear(node: ir.Node, summed: Sequence[ir.Node], linear: set[ir.Node]) -> bool:
+    """Return whether the value of `node` for all samples is the sum of its values for parts of
+    them. summed: its children that depend on sums over samples."""
     if isinstance(node, ir.Sum):
         return linear.issuperset(node.terms)
-    return isinstance(node, ir.Einsum) and len(own) == 1 and linear.issuperset(own)
+    return isinstance(node, ir.Einsum) and len(summed) == 1 and linear.issuperset(summed)
 
 
-def _added(terms: Sequence[ir.Node]) -> ir.Node:
+def _sum(terms: Sequence[ir.Node]) -> ir.Node:
     return terms[0] if len(terms) == 1 else ir.Sum(tuple(terms), terms[0].shape)
 
 
-def _in_columns(nodes: Sequence[ir.Node], samples: sympy.Symbol, each: sympy.Expr) -> bool:
-    """Whether loops gain from running along the samples: where each number that is read is used
-    many times, loops along other axes may be short."""
+def _gains_from_batch_last(
+    nodes: Sequence[ir.Node], samples: sympy.Symbol, ops_per_sample: sympy.Expr
+) -> bool:
+    """Return whether loops along the samples are faster: if each entry is used many times, other
+    axes may be too short for vector code."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
-    read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
-    suited = all(allows_samples_last(node, samples) for node in nodes)
-    return suited and at_large(each) > REUSE * read
+    entries_read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
+    is_supported = all(supports_batch_last(node, samples) for node in nodes)
+    return is_supported and at_large(ops_per_sample) > MIN_OPS_PER_READ * entries_read
 
 
-def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
-    """A size of that name, or with underscores behind it while there is one."""
-    taken = {each.name for node in nodes for size in node.shape for each in size.free_symbols}
-    while name in taken:
+def _unused_symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
+    """Return a size of this name, with underscores appended until no shape has it."""
+    symbols = set().union(*(size.free_symbols for node in nodes for size in node.shape))
+    names = {size.name for size in symbols}
+    while name in names:
         name += "_"
     return symbol(name)
 
 
-def _sizes(shape: Shape, old: sympy.Symbol, length: sympy.Symbol) -> Shape:
+def _resized_shape(shape: Shape, old: sympy.Symbol, length: sympy.Symbol) -> Shape:
     return tuple(length if size == old else size for size in shape)
 
 
-def _leaf(leaf: ir.Leaf, old: sympy.Symbol, length: sympy.Symbol) -> ir.Leaf:
-    return ir.Leaf(leaf.name, _sizes(leaf.shape, old, length), leaf.structure, leaf.role)
+def _resized_leaf(leaf: ir.Leaf, old: sympy.Symbol, length: sympy.Symbol) -> ir.Leaf:
+    shape = _resized_shape(leaf.shape, old, length)
+    return ir.Leaf(leaf.name, shape, leaf.structure, leaf.role)
 
 
-def _renamed(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
-    """The roots with axes of another length; in numbers the size stays what it was."""
-    resized = partial(_sizes, old=old, length=length)
+def _resized(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
+    """Give axes of size `old` another length; coefficients and expressions keep the size."""
+    new_shape = partial(_resized_shape, old=old, length=length)
     new: dict[ir.Node, ir.Node] = {}
     for node in ir.topological(roots):
         new[node] = (
-            _leaf(node, old, length) if isinstance(node, ir.Leaf) else rebuilt(node, new, resized)
+            _resized_leaf(node, old, length)
+            if isinstance(node, ir.Leaf)
+            else rebuilt(node, new, new_shape)
         )
     return [new[root] for root in roots]

@@ -321,8 +321,8 @@ class BlockCooperative:
 
 @dataclass(frozen=True)
 class Only:
-    """Steps that run only if a condition holds on parameters in `Plan.given`: in the call for the
-    first part of the samples, or in one phase."""
+    """Steps that run only if a condition holds on a parameter in `Plan.part_parameters`: in the
+    call for the first part of the samples, or in one phase."""
 
     condition: str
     steps: tuple[Step, ...]
@@ -403,78 +403,88 @@ class Size:
 
 @dataclass(frozen=True)
 class Parts:
-    """How a kernel's work is cut along the first axis of its outputs.
+    """A partition of a kernel's work along the samples, the first axis of all outputs.
 
-    sliced: which arguments are cut, as all outputs are.
-    work: about how many operations it takes, by the sizes.
-    fixed: whether each part does some work that does not depend on its length.
-    columns: the kernel that has the samples last in memory; None where that gains nothing.
+    sliced: for each argument, whether it is sliced along its first axis, too.
+    ops: estimated scalar operations for all samples, by the sizes.
+    has_fixed_ops: whether every part repeats work that does not depend on its length.
+    batch_last: the kernel for the batch-last layout; None if that layout does not pay.
     """
 
     sliced: tuple[bool, ...]
-    work: sympy.Expr
-    fixed: bool
-    columns: Columns | None = None
+    ops: sympy.Expr
+    has_fixed_ops: bool
+    batch_last: BatchLast | None = None
 
 
 @dataclass(frozen=True)
-class Columns:
-    """A kernel that has the samples last in memory.
+class BatchLast:
+    """A kernel that copies its samples to the batch-last layout, and when it is called.
 
-    entries: how many numbers each sample takes in memory, by the sizes.
-    It is called for `least` samples or more, whose entries are at most `most`, and at most `each`
-    times the number of samples.
+    entries_per_sample: memory of a sample, in numbers, by the sizes.
+    min_samples: the fewest samples.
+    max_ratio: the largest ratio of the entries of a sample to the number of samples.
+    max_entries: the most entries of a sample.
     """
 
     kernel: Plan
-    entries: sympy.Expr
-    least: int
-    each: int
-    most: int
+    entries_per_sample: sympy.Expr
+    min_samples: int
+    max_ratio: int
+    max_entries: int
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A kernel for a share of the rows of the outputs.
+    """A partition of a kernel's work by the rows of its outputs.
 
-    kernel: what threads call. It takes the arrays of `work` besides, which one phase makes for
-    others, and whole numbers: where there are several phases, `phase`, the number of one, which all
-    threads have to be done with before the next; and `part` and `parts`: which share, and of how
-    many. gain: about how many operations a second thread takes over, by the sizes.
+    kernel: computes one share of the rows. Its further parameters are `work_arrays`; the number
+    `phase`, if there are several; the number of the share, `part`; and the number of shares,
+    `parts`. phases: their number; all threads finish a phase before the next one begins.
+    work_arrays: buffers that one phase fills for later ones.
+    gain: estimated scalar operations that a second thread takes over, by the sizes.
     """
 
     kernel: Plan
     phases: int
-    work: tuple[Buffer, ...]
+    work_arrays: tuple[Buffer, ...]
     gain: sympy.Expr
 
 
 @dataclass(frozen=True)
 class Sums:
-    """How results are made of sums over samples.
+    """A partition of sums over samples, of which threads add up partial sums.
 
-    part: adds up a part of the samples. It takes the kernel's parameters, the number of all
-    samples, and whether this is the first part, which brings all that is no sum over samples.
-    own: whether the kernel does what `part` does with all samples, so that it needs no steps.
-    sliced: which arguments are cut along their first axis. divided: which outputs come sample by
-    sample, and are cut, too; alone: which ones have no sums, and come with the first part.
-    work: about how many operations a sample takes, by the sizes; entries: how many numbers it
-    takes in memory; fixed: how many operations each part takes besides.
-    least: the least number of samples for which `part` is worth calling; 1 where it takes several
-    threads for that. products: whether BLAS does most of the work, so that parts gain only where
-    the arrays of all samples do not stay in the cache.
+    part: the kernel for a part of the samples. Its further parameters are the number of all
+    samples and whether this is the first part, which adds all terms that are no sums over samples.
+    is_whole_kernel: whether `part`, called for all samples, is the kernel; the plan has no steps.
+
+    Flags of arguments and outputs:
+    sliced: whether an argument is sliced along its first axis.
+    per_sample_outputs: whether an output is no sum and is sliced along its first axis, too.
+    first_part_outputs: whether an output has no sums, so that the first part computes all of it.
+
+    Costs, by the sizes:
+    ops_per_sample: estimated scalar operations for a sample.
+    ops_per_part: estimated scalar operations that each part adds to those for its samples.
+    entries_per_sample: memory of a sample, in numbers.
+
+    Limits:
+    min_samples: fewest samples for which one thread calls `part`; 1 if only several threads do.
+    is_blas_bound: whether BLAS does most of the work, so that parts pay only if the arrays of all
+    samples exceed the cache.
     """
 
     part: Plan
-    own: bool
+    is_whole_kernel: bool
     sliced: tuple[bool, ...]
-    divided: tuple[bool, ...]
-    alone: tuple[bool, ...]
-    work: sympy.Expr
-    entries: sympy.Expr
-    fixed: sympy.Expr
-    least: int
-    products: bool
+    per_sample_outputs: tuple[bool, ...]
+    first_part_outputs: tuple[bool, ...]
+    ops_per_sample: sympy.Expr
+    ops_per_part: sympy.Expr
+    entries_per_sample: sympy.Expr
+    min_samples: int
+    is_blas_bound: bool
 
 
 @dataclass(frozen=True)
@@ -483,7 +493,7 @@ class Plan:
 
     outputs: (public name, buffer); sizes: named sizes, read off the arguments.
     constants: (name, array) of tables that the module has as variables.
-    given: names of further parameters, numbers that select a part of the work.
+    part_parameters: names of further parameters, numbers that select a part of the work.
     parts, rows, sums: how threads share the work; at most one of them is not None.
     """
 
@@ -493,7 +503,7 @@ class Plan:
     sizes: tuple[Size, ...]
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
-    given: tuple[str, ...] = ()
+    part_parameters: tuple[str, ...] = ()
     parts: Parts | None = None
     rows: Rows | None = None
     sums: Sums | None = None
@@ -506,21 +516,21 @@ class Plan:
 
     @property
     def inner(self) -> tuple[Plan, ...]:
-        """The plans of the kernels that this one calls: its variants, and those for parts of the
-        samples."""
+        """The plans of the kernels that this one calls: its variants, and the kernels for parts of
+        the samples."""
         part_plans = [self.sums.part] if self.sums else []
-        if self.parts and self.parts.columns:
-            part_plans.append(self.parts.columns.kernel)
+        if self.parts and self.parts.batch_last:
+            part_plans.append(self.parts.batch_last.kernel)
         return (*self.variants, *(p for plan in part_plans for p in (*plan.variants, plan)))
 
     @property
-    def short_parts(self) -> bool:
-        """Whether parts are so short that their arrays stay in the cache: this pays if there are
-        work arrays whose size is not constant."""
+    def has_cache_blocks(self) -> bool:
+        """Whether threads compute blocks of samples that fit in the cache: this pays if there are
+        work arrays of symbolic size."""
         steps = [step for plan in (self, *self.variants) for step in plan.steps]
         work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
         has_large = any(size.free_symbols for buffer in work for size in buffer.shape)
-        return self.parts is not None and not self.parts.fixed and has_large
+        return self.parts is not None and not self.parts.has_fixed_ops and has_large
 
     @property
     def every_step(self) -> tuple[Step, ...]:
@@ -542,5 +552,7 @@ class Plan:
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
-        parts = [indent(str(self.sums.part), "  ")] if self.sums and self.sums.own else []
+        parts = (
+            [indent(str(self.sums.part), "  ")] if self.sums and self.sums.is_whole_kernel else []
+        )
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *parts, *map(str, self.steps)])

@@ -50,7 +50,7 @@ FUNCTIONS = {
 def test_plans(name: str, kind: str) -> None:
     """The kernel for many samples makes what the usual one makes, and what the graph says."""
     made = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
-    assert made is not None and made.columns is not None
+    assert made is not None and made.batch_last is not None
     check_plain(FUNCTIONS[name], kind, {"batch": 11, "n": 4, "k": 3}, 1e-9)
 
 
@@ -66,7 +66,7 @@ def test_identities(kind: str) -> None:
         expression = dx.Array(single.expression)
         function = dx.function("f", inputs, expression, batch=inputs, wrt=identity.wrt.split())
         made = kernel_plan(function.derivatives, kind).parts
-        if made is not None and made.columns is not None:
+        if made is not None and made.batch_last is not None:
             check_plain(function, kind, {**SIZES[0], "batch": 9}, 1e-8)
             checked += 1
     assert checked > 30
@@ -112,7 +112,7 @@ def test_where_it_is_not_done() -> None:
         dx.function("f", [S, x], dx.expm(S) @ dx.solve(S, x), batch=[S, x]),
     ):
         made = kernel_plan(function.derivatives, "value").parts
-        assert made is not None and made.columns is None
+        assert made is not None and made.batch_last is None
 
 
 @pytest.fixture(scope="module")

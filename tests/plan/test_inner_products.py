@@ -46,7 +46,7 @@ def lines_of(output: dx.Array) -> list[str]:
     function = dx.function("f", inputs, output)
     check_plain(function, "value", SIZES)
     made = kernel_plan(function.derivatives, "value")
-    text = kernel_text(made.sums.part if made.sums and made.sums.own else made, "f", "")
+    text = kernel_text(made.sums.part if made.sums and made.sums.is_whole_kernel else made, "f", "")
     return [line for step in text.steps for line in step.lines]
 
 

@@ -91,7 +91,10 @@ def test_every_phase_is_needed(name: str) -> None:
 def test_a_matrix_is_read_once() -> None:
     """Sums over its rows and along them are one loop: each thread adds up its own rows."""
     rows = planned("residual").rows
-    assert rows is not None and [buffer.name for buffer in rows.work] == ["out_a_parts", "t0"]
+    assert rows is not None and [buffer.name for buffer in rows.work_arrays] == [
+        "out_a_parts",
+        "t0",
+    ]
     first, second = phases(rows)
     reading = [step for step in first.steps if "A[i, j]" in str(step)]
     assert len(reading) == 1 and "A[i, j]" not in str(second)

@@ -159,7 +159,8 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     nodes = [graphs.node(shape, 3) for shape in shapes]
     values = sample(graphs.leaves)
     outputs = [(f"out_p{p}", node) for p, node in enumerate(nodes)]
-    with mock.patch.object(sample_sums, "REUSE", choose.choice([0, sample_sums.REUSE])):
+    reuse = choose.choice([0, sample_sums.MIN_OPS_PER_READ])
+    with mock.patch.object(sample_sums, "MIN_OPS_PER_READ", reuse):
         kernel = threaded_plan("kernel", graphs.leaves, outputs)
     return kernel, values, evaluate_all(nodes, values, SIZES)
 

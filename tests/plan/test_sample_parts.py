@@ -104,7 +104,7 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     def whole(*given: Any) -> None:
         asked.append(1)
 
-    monkeypatch.setattr(parts, "_PART", 7 * 64)
+    monkeypatch.setattr(parts, "_BLOCK_BYTES", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
     parts._by_samples(whole, shared, (True, False), True)(10, given, np.ones(4), out)
@@ -119,7 +119,7 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_THREADS", 3)
     parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
     assert asked.pop() == 3
-    monkeypatch.setattr(parts, "_PART", 64)
+    monkeypatch.setattr(parts, "_BLOCK_BYTES", 64)
     parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
 
@@ -129,7 +129,7 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     layer = dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x])
     module = dx.compile(layer)
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 3)
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_PART", 1 << 12)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_BLOCK_BYTES", 1 << 12)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(60000, 6)), generator.normal(size=(4, 6))
     found = module.value(samples, weights)

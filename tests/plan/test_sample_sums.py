@@ -71,13 +71,13 @@ def planned(function: Function, kind: str) -> Plan:
 
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("sizes", [{"N": 7, "n": 3, "m": 2}, {"N": 1, "n": 2, "m": 4}])
-@pytest.mark.parametrize("reuse", [0, sample_sums.REUSE])
+@pytest.mark.parametrize("reuse", [0, sample_sums.MIN_OPS_PER_READ])
 def test_parts_add_up(
     name: str, sizes: dict[str, int], reuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run as plain Python, with parts of different lengths, the last one first; also with the
     samples as the last axis in memory, if that is possible."""
-    monkeypatch.setattr(sample_sums, "REUSE", reuse)
+    monkeypatch.setattr(sample_sums, "MIN_OPS_PER_READ", reuse)
     function, kind = ADDED[name]
     made = planned(function, kind)
     assert made.sums is not None and made.parts is None and made.rows is None
@@ -94,17 +94,17 @@ def test_what_is_not_added_part_by_part(name: str) -> None:
 def test_what_is_cut() -> None:
     made = planned(*ADDED["by samples too"]).sums
     assert made is not None
-    assert (made.sliced, made.divided) == ((True, False, False), (True, False))
+    assert (made.sliced, made.per_sample_outputs) == ((True, False, False), (True, False))
     made = planned(*ADDED["logistic"]).sums
     assert made is not None
-    assert (made.sliced, made.divided) == ((True, False, True), (False, False))
+    assert (made.sliced, made.per_sample_outputs) == ((True, False, True), (False, False))
 
 
 def test_the_order_of_axes() -> None:
     """Samples come last in memory where what is read is used often; short axes then do no harm."""
     mixture, linear = (planned(*ADDED[name]).sums for name in ("mixture", "logistic"))
     assert mixture is not None and linear is not None
-    assert mixture.least == sample_sums.MIN_SAMPLES_BATCH_LAST and linear.least == 1
+    assert mixture.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST and linear.min_samples == 1
     made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
     assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
@@ -114,7 +114,7 @@ def test_the_order_of_axes() -> None:
 def test_a_stack_of_products_with_the_samples_last() -> None:
     """BLAS multiplies without copies."""
     made = planned(*ADDED["stack of products"]).sums
-    assert made is not None and made.least == sample_sums.MIN_SAMPLES_BATCH_LAST
+    assert made is not None and made.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
     products = [step for step in made.part.steps if isinstance(step, Gemm)]
     assert len(products) == 2
     work = {each for step in products for each in buffers(step) if each.role == "work"}
@@ -126,7 +126,7 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     one thread or by several: BLAS has one for each part."""
     function, kind = ADDED["layers"]
     made = planned(function, kind).sums
-    assert made is not None and made.products and made.least == 1
+    assert made is not None and made.is_blas_bound and made.min_samples == 1
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
@@ -151,7 +151,7 @@ def test_threads(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
 ) -> None:
     pool = with_threads(monkeypatch, module, threads)
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_PART", 1 << 14)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_BLOCK_BYTES", 1 << 14)
     samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
     weights = np.linspace(-1, 1, 30).astype(real)
     module.gradient(samples[:20], weights)

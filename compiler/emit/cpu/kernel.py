@@ -63,14 +63,14 @@ FUNCTIONS = {
     "lgamma": "math.lgamma",
     **{operator: kernel_name(path) for operator, path in cpu.SCALARS.items()},
 }
-"""How Numba spells the operators of `steps.Operate`."""
+"""Spelling of the operators of `steps.Operate` in kernels."""
 
 REDUCING = 'fastmath={"reassoc"}'
 EXACT = ""
-WIDTH = 96
+MAX_LINE_LENGTH = 96
 STRAIGHT = 'fastmath={"contract", "reassoc"}'
 POLYNOMIAL = 'fastmath={"contract", "nsz", "reassoc"}'
-"""Sums and products only: nothing but the sign of a result that is zero depends on a zero's."""
+"""Flags for sums and products only, where the sign of a zero affects only the sign of a zero."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,12 @@ class StepText:
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel: decorator, name, parameters, those of them that it checks, lines that read sizes,
-    steps, and lines after them; `names`: those that it reads."""
+    """The text of a kernel.
+
+    decorator: its lines. summary: the docstring. checked: the parameters that the kernel checks, ""
+    for none. head: lines before the steps, which read sizes. tail: lines after the steps, which
+    give back memory. names: the names that the kernel reads.
+    """
 
     decorator: tuple[str, ...]
     name: str
@@ -104,23 +108,26 @@ def kernel_text(
     checked: Sequence[str] | None = None,
     bounds: Mapping[sympy.Basic, sympy.Basic] | None = None,
 ) -> KernelText:
-    """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
-    name, for messages; `checked`: what `generated.kernel` is to check, None for what is called by
-    others only; `bounds`: of loops over a share of the rows, with the names to give them."""
+    """Print the kernel of a plan, in parts that a template joins.
+
+    owner: the name of the declared function, for messages. checked: the arguments of
+    `generated.kernel`, which checks arrays; None for a kernel that only other kernels call.
+    bounds: bounds of loops over a share of the rows, with the names of their variables.
+    """
     plan = with_inner_products(plan)
     writer = _Writer(plan, owner)
     steps = writer.steps(plan.steps)
     shares = [f"{name} = {writer.index(bound)}" for bound, name in (bounds or {}).items()]
-    sizes = _sizes(plan, writer.names)
+    sizes = _size_lines(plan, writer.names)
     real = [f"real = {writer.output}.dtype.type"] if "real" in writer.names else []
-    allowed = _allowed([step for step in plan.every_step if isinstance(step, LoopNest)])
+    fast_math = _fast_math([step for step in plan.every_step if isinstance(step, LoopNest)])
     decorator = writer.named("compiled" if checked is None else "generated.kernel")
     return KernelText(
-        tuple(call_lines(f"@{decorator}", [*(checked or []), *filter(None, [allowed])])),
+        tuple(call_lines(f"@{decorator}", [*(checked or []), *filter(None, [fast_math])])),
         plan.name,
         summary,
-        passed(plan),
-        arrays(plan) if checked is not None else "",
+        parameters(plan),
+        array_parameters(plan) if checked is not None else "",
         (*writer.projections, *sizes, *real, *shares),
         steps,
         writer.leaving,
@@ -128,25 +135,25 @@ def kernel_text(
     )
 
 
-def _sizes(plan: Plan, names: set[str]) -> list[str]:
-    """Lines that read the sizes among the names in others: first all that are lengths of axes, then
-    those that are computed from others."""
-    wanted: list[Size] = []
+def _size_lines(plan: Plan, names: set[str]) -> list[str]:
+    """Print the lines that read the sizes in `names`: first those that are lengths of axes, then
+    those that are computed from other sizes. Add the latter's sizes to `names`."""
+    sizes_read: list[Size] = []
     for size in reversed(plan.sizes):
         if size.local in names:
-            wanted.insert(0, size)
+            sizes_read.insert(0, size)
             names.update(map(str, size.value.free_symbols))
-    lengths = [size for size in wanted if size.value == LENGTH]
-    computed = [f"{size.local} = {_value(size)}" for size in wanted if size not in lengths]
+    lengths = [size for size in sizes_read if size.value == LENGTH]
+    computed = [f"{size.local} = {_size_text(size)}" for size in sizes_read if size not in lengths]
     axes = [(size.argument, size.axis) for size in lengths]
-    values = ", ".join(map(_value, lengths))
+    values = ", ".join(map(_size_text, lengths))
     if len(axes) > 1 and axes == [(axes[0][0], axis) for axis in range(len(axes[0][0].shape))]:
         values = f"{axes[0][0].local}.shape"
-    read = [f"{', '.join(size.local for size in lengths)} = {values}"] if lengths else []
-    return [*read, *computed]
+    assignments = [f"{', '.join(size.local for size in lengths)} = {values}"] if lengths else []
+    return [*assignments, *computed]
 
 
-def _value(size: Size) -> str:
+def _size_text(size: Size) -> str:
     axis = f"{size.argument.local}.shape[{size.axis}]"
     length = sympy.Symbol(axis, integer=True, nonnegative=True)
     return index(size.value.xreplace({LENGTH: length}))
@@ -154,9 +161,12 @@ def _value(size: Size) -> str:
 
 @dataclass(frozen=True)
 class NewtonText:
-    """A function that solves an equation: its parameters but the last, `out`; `start`: the first
-    of them; `sample`: those of one index of the stack; the names of its two kernels; `fails`:
-    whether it tells how the iteration went where there is no root."""
+    """The text of a function that solves an equation for each index of a stack.
+
+    parameters: all but the last one, `out`. start: the first parameter, where iterations start.
+    sample: the arguments for one index of the stack. residual, jacobian: names of kernels. fails:
+    whether the function reports the iteration if no root is found.
+    """
 
     name: str
     summary: str
@@ -170,7 +180,7 @@ class NewtonText:
 
 
 def newton_text(step: Newton) -> NewtonText:
-    """The function of an equation, in parts that a template joins."""
+    """Print the function of an equation, in parts that a template joins."""
     names = [f"argument_{position}" for position in range(len(step.arguments))]
     return NewtonText(
         step.name,
@@ -185,16 +195,16 @@ def newton_text(step: Newton) -> NewtonText:
     )
 
 
-def _allowed(nests: Sequence[LoopNest]) -> str:
-    """What the compiler may do with the sums and products of a kernel."""
+def _fast_math(nests: Sequence[LoopNest]) -> str:
+    """Choose the flags of inexact arithmetic that the compiler may use in a kernel."""
     if any(nest.straight for nest in nests):
-        used = {each.operator for nest in nests for each in operations(nest.body)}
-        return POLYNOMIAL if used <= {"add", "mul", "neg"} else STRAIGHT
+        operators = {operation.operator for nest in nests for operation in operations(nest.body)}
+        return POLYNOMIAL if operators <= {"add", "mul", "neg"} else STRAIGHT
     return REDUCING if any(_reduces(nest.body) for nest in nests) else EXACT
 
 
 def _reduces(body: Iterable[Statement]) -> bool:
-    """Whether a scalar is summed over a loop."""
+    """Return whether a loop accumulates a scalar."""
     for statement in body:
         if isinstance(statement, Accumulate):
             return True
@@ -203,8 +213,8 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-def _copied(body: tuple[Statement, ...]) -> tuple[str, str] | None:
-    """The names of an array that a loop nest copies as a whole, and of its copy."""
+def _copied_arrays(body: tuple[Statement, ...]) -> tuple[str, str] | None:
+    """Name the source and target of a loop nest that copies an array; None for other loops."""
     loops: list[Loop] = []
     while len(body) == 1 and isinstance(body[0], Loop):
         loops.append(body[0])
@@ -219,21 +229,24 @@ def _copied(body: tuple[Statement, ...]) -> tuple[str, str] | None:
     return None
 
 
-def passed(plan: Plan) -> str:
-    """The parameters of a kernel."""
-    return ", ".join([arrays(plan), *plan.given])
+def parameters(plan: Plan) -> str:
+    """List the parameters of a kernel."""
+    return ", ".join([array_parameters(plan), *plan.part_parameters])
 
 
-def arrays(plan: Plan) -> str:
-    """The parameters but those that say which part of the work it does."""
+def array_parameters(plan: Plan) -> str:
+    """List the parameters of a kernel without those that select a part of the work."""
     arguments = [argument.local for argument in plan.arguments]
     return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
 
 
 class _Writer(Statements):
-    """The printer of one kernel. `output`: an array of the kernel's precision; `projections`: lines
-    that replace structured arguments by the nearest arrays; `leaving`: what the kernel does at its
-    end, and before it raises."""
+    """The printer of one kernel.
+
+    output: the name of an array of the kernel's precision. projections: lines that replace
+    structured arguments by the nearest arrays. leaving: lines that give back memory, at the end of
+    the kernel and before it raises.
+    """
 
     functions = FUNCTIONS
 
@@ -251,7 +264,7 @@ class _Writer(Statements):
         self._owner = owner
 
     def steps(self, steps: Iterable[Step]) -> tuple[StepText, ...]:
-        """Print steps, each with the names that it gives to memory as its first lines."""
+        """Print steps; lines that rename reused memory come first in the step that follows them."""
         texts = []
         names: tuple[str, ...] = ()
         for step in steps:
@@ -277,11 +290,11 @@ class _Writer(Statements):
                 zeroed = f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
                 return StepText(f"{buffer.name}[...] = 0", (zeroed,))
             case LoopNest(comment, body):
-                if copied := _copied(body):
+                if copied := _copied_arrays(body):
                     return StepText("", tuple(self._call("copy_entries", copied)))
                 text = tuple(self.lines(body))
-                said = len(text) == 1 or comment in map(str.strip, text)
-                return StepText("" if said else comment, text)
+                is_explained = len(text) == 1 or comment in map(str.strip, text)
+                return StepText("" if is_explained else comment, text)
             case Gemm():
                 return StepText("", tuple(self._gemm(step)))
             case Call(comment, kernel, arguments, failure):
@@ -289,14 +302,16 @@ class _Writer(Statements):
                 lines = self._guarded(kernel_name(kernel), texts, failure)
                 return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
             case BlockCooperative(steps):
-                texts = [line for each in steps for line in self._step(each).lines]
+                texts = [line for row_step in steps for line in self._step(row_step).lines]
                 return StepText("for each row", tuple(texts))
             case Only(condition, steps):
-                inner = [self._step(each) for each in steps]
-                texts = [line for each in inner for line in (*_remark(each), *each.lines)]
+                inner = [self._step(conditional) for conditional in steps]
+                texts = [line for text in inner for line in (*_comment_lines(text), *text.lines)]
                 return StepText("", (f"if {condition}:", *(f"    {line}" for line in texts)))
             case Choose(variants):
-                lines = tuple(self.choice(variants, lambda plan: f"{plan.name}({passed(plan)})"))
+                lines = tuple(
+                    self.choice(variants, lambda plan: f"{plan.name}({parameters(plan)})")
+                )
                 return StepText("the cheapest order of multiplication", lines)
             case Newton():
                 texts = [self._operand(operand) for operand in (*step.arguments, step.target)]
@@ -309,7 +324,7 @@ class _Writer(Statements):
     def _guarded(
         self, name: str, arguments: list[str], failure: str, error: str = "np.linalg.LinAlgError"
     ) -> tuple[str, ...]:
-        """Print a call that raises where it returns False, if it can."""
+        """Print a call of a helper that returns False on failure, which raises then."""
         if not failure:
             return tuple(self._call(name, arguments))
         lines = call_lines(f"if not {self.named(name)}", arguments, ":")
@@ -349,7 +364,7 @@ class _Writer(Statements):
             arguments.append(self.named(step.part.upper()))
         call = self._call(step.routine, arguments)
         comment = f"# {self._product(step)}"
-        if len(call) == 1 and len(indent + call[0]) + len(comment) + 6 <= WIDTH:
+        if len(call) == 1 and len(indent + call[0]) + len(comment) + 6 <= MAX_LINE_LENGTH:
             return [*lines, f"{indent}{call[0]}  {comment}"]
         return [*lines, *(f"{indent}{line}" for line in (comment, *call))]
 
@@ -363,9 +378,9 @@ class _Writer(Statements):
         return f"{target} {'+=' if step.accumulate else '='} {factor}{left} {right}"
 
     def _operand(self, operand: Operand) -> str:
-        fixed = [self.index(part) for part in operand.index]
-        text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
-        if operand.buffer.shape[len(fixed) :] == operand.shape:
+        indices = [self.index(part) for part in operand.index]
+        text = f"{operand.buffer.name}[{', '.join(indices)}]" if indices else operand.buffer.name
+        if operand.buffer.shape[len(indices) :] == operand.shape:
             return text
         return f"{self.named('shaped')}({text}, {self._shape(operand.shape)})"
 
@@ -373,5 +388,5 @@ class _Writer(Statements):
         return tuple_text(map(self.index, shape))
 
 
-def _remark(text: StepText) -> list[str]:
+def _comment_lines(text: StepText) -> list[str]:
     return [f"# {text.comment}"] if text.comment else []

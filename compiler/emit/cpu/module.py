@@ -16,10 +16,10 @@ from derivatrix.compiler.emit.cpu.kernel import (
 )
 from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
+    is_own_share,
     kernel_arguments,
-    one_body,
     operator_arguments,
-    sharing,
+    parallel_functions,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
@@ -33,7 +33,7 @@ from derivatrix.compiler.plan.inner_products import CALLS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 
-USED = (
+HELPERS = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
     *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
@@ -43,20 +43,20 @@ USED = (
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),
 )
-"""What a module's text may refer to, apart from kernels and functions of numbers."""
-SHORT = 90
-"""How long a formula may be to be shown beside the kernel that computes it."""
-NEWTON = (
+"""Helpers that the text of a module may name, besides kernels and functions of numbers."""
+MAX_SUMMARY_LENGTH = 90
+"""Length up to which a formula is the summary of its kernel, in characters."""
+NEWTON_HELPERS = (
     *(f"cpu.lu.{name}" for name in ("lu_factor", "lu_invertible", "lu_solve_each_row")),
     *("cpu.newton.max_magnitude", "cpu.newton.step_tolerance"),
     *("internals.memory.work_arrays", "internals.memory.give_back"),
 )
-"""What solves an equation."""
+"""Helpers of functions that solve equations."""
 
 
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
-    """The text of the generated module, and the files of the support that it needs. Raises
-    DeclarationError for an input whose name is one that the module itself needs."""
+    """Print the generated module; also return the support files that it needs. Raises
+    DeclarationError for an input with a name that the module itself needs."""
     kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.everything])
     plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
@@ -68,25 +68,25 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
     operator = _operator(module)
-    read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
-    read |= operator.names if operator else set()
-    imports = _imports(plans, read)
+    names_read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
+    names_read |= operator.names if operator else set()
+    imports = _imports(plans, names_read)
     if equations:
-        for helper in NEWTON:
+        for helper in NEWTON_HELPERS:
             imports.add(helper)
     if any(equation.failure for equation in equations):
         imports.add("cpu.newton.note")
     if constants or equations:
         imports.require("numpy", alias="np")
-    named = tuples(module.everything)
-    if named:
+    result_types = tuples(module.everything)
+    if result_types:
         imports.require("collections", "namedtuple")
-    written = rendered(
+    text = rendered(
         "module.py.jinja",
         module,
         imports,
         constants,
-        tuples=named.items(),
+        tuples=result_types.items(),
         inner=inner,
         equations=[newton_text(equation) for equation in equations],
         kernels=kernels,
@@ -97,16 +97,19 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         ],
         operator=operator,
     )
-    names = [*named, *dict(aliases), *(kernel.name for kernel in (*inner, *kernels))]
+    names = [*result_types, *dict(aliases), *(kernel.name for kernel in (*inner, *kernels))]
     names += [equation.name for equation in equations]
     check_names(module, imports, plans, names)
-    return written, imports.files
+    return text, imports.files
 
 
 @dataclass(frozen=True)
 class OperatorText:
-    """A function that returns operators: that which makes them, by its parameters, the lines of
-    what it returns and the names that these read; and the call that makes the public one."""
+    """A function that returns operators.
+
+    name, parameters, lines: of the private function that builds the operators. names: the names
+    that the lines read. call: the lines that make the public function from it.
+    """
 
     name: str
     parameters: str
@@ -118,26 +121,26 @@ class OperatorText:
 def _operator(module: ModuleDescription) -> OperatorText | None:
     if module.operator is None:
         return None
-    given, lines, names = operator_arguments(module.operator, module.name)
+    arguments, lines, names = operator_arguments(module.operator, module.name)
     name = module.operator.function.name
     sizes = [size.local for size in module.operator.function.plan.sizes if size.local in names]
-    call = call_lines(f"{name} = generated.operators", given)
+    call = call_lines(f"{name} = generated.operators", arguments)
     return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, names, call)
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:
-    """The equations that the plans solve, each once, those that others need before them."""
-    found: dict[str, Newton] = {}
+    """List the equations that the plans solve, each once, inner equations first."""
+    equations: dict[str, Newton] = {}
     for plan in plans:
         for equation in (*plan.equations, *_equations(plan.inner)):
             for inner in _equations([equation.residual, equation.jacobian]):
-                found.setdefault(inner.name, inner)
-            found.setdefault(equation.name, equation)
-    return list(found.values())
+                equations.setdefault(inner.name, inner)
+            equations.setdefault(equation.name, equation)
+    return list(equations.values())
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
-    """The helpers that a module needs for its plans and for names in its text, and its imports."""
+    """Collect the imports of a module from its plans and from the names in its text."""
     imports = Imports()
     imports.add("cpu.functions.Module")
     for plan in plans:
@@ -149,18 +152,18 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
     for package, alias in {"math": "math", "numpy": "np"}.items():
         if alias in names:
             imports.require(package, alias=alias)
-    for path in (*USED, *cpu.SCALARS.values()):
+    for path in (*HELPERS, *cpu.SCALARS.values()):
         if kernel_name(path) in names:
             imports.add(path)
     for plan in plans:
-        for name in sharing(plan):
+        for name in parallel_functions(plan):
             imports.add(f"cpu.parallel.{name}")
     return imports
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
-    """The kernels, and the names of those that do the same as one before, each with that one's
-    name: as the gradient of a scalar function, which is its Jacobian."""
+    """Print the kernels; also pair the name of each duplicate with the name of the kernel that it
+    equals, as the gradient of a scalar function equals its Jacobian."""
     kernels: list[KernelText] = []
     names: dict[tuple[KernelText, ...], str] = {}
     aliases = []
@@ -169,8 +172,8 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             continue
         for plan, summary in _summaries(function):
             texts = _texts(plan, function.plan is plan, module.name, function.name, summary)
-            variants = texts[: len(plan.variants)]  # where there are some, the kernel only chooses
-            work = tuple(_unnamed(text, plan.name) for text in variants or texts)
+            variants = texts[: len(plan.variants)]  # with variants, the kernel itself only chooses
+            work = tuple(_without_names(text, plan.name) for text in variants or texts)
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
@@ -179,26 +182,26 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
     return kernels, aliases
 
 
-def _unnamed(text: KernelText, kernel: str) -> KernelText:
-    """The text of a kernel, or of one that belongs to it, without its name."""
+def _without_names(text: KernelText, kernel: str) -> KernelText:
+    """Remove the name of `kernel` from its text, or from the text of one that belongs to it."""
     decorator = " ".join(line.strip() for line in text.decorator).replace(kernel, "")
     return replace(text, decorator=(decorator,), name=text.name.removeprefix(kernel), summary="")
 
 
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
-    """The texts of a plan's kernels: variants, those for large results and shares, and itself."""
+    """Print the kernels of a plan: parts or shares, variants, and the kernel itself."""
     order = f"One order of multiplication for `{kind}`."
     checked = kernel_arguments(plan) if public else None
     sums, before = plan.sums, []
-    if sums is not None and sums.own:
-        before = [kernel_text(each, owner, order) for each in sums.part.variants]
-        own = kernel_text(sums.part, owner, summary, checked=checked)
-        return [*before, replace(own, checked="")]
+    if sums is not None and sums.is_whole_kernel:
+        before = [kernel_text(variant, owner, order) for variant in sums.part.variants]
+        part_kernel = kernel_text(sums.part, owner, summary, checked=checked)
+        return [*before, replace(part_kernel, checked="")]
     if sums is not None:
         part = f"What a part of the samples adds to the results of `{kind}`."
         before = _texts(sums.part, False, owner, kind, part)
-    before += [kernel_text(each, owner, order) for each in plan.variants]
-    if plan.rows is not None and one_body(plan):
+    before += [kernel_text(variant, owner, order) for variant in plan.variants]
+    if plan.rows is not None and is_own_share(plan):
         share = replace(plan.rows.kernel, name=plan.name)
         return [*before, share_text(share, owner, summary, checked)]
     before += [rows_text(plan.rows, owner)] if plan.rows else []
@@ -206,11 +209,11 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
 
 
 def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
-    """The kernels of a function, but for variants and shares of rows, with what they do."""
-    formula = "; ".join(" ".join(each.split()) for each in function.formulas)
+    """Yield the kernels of a function with their summaries, without variants and shares."""
+    formula = "; ".join(" ".join(text.split()) for text in function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
-    short = formula and len(formula) < SHORT
-    if function.plan.parts is not None and function.plan.parts.columns is not None:
-        columns = function.plan.parts.columns.kernel
-        yield columns, f"`{function.name}` for many samples, which come last in memory."
+    short = formula and len(formula) < MAX_SUMMARY_LENGTH
+    if function.plan.parts is not None and function.plan.parts.batch_last is not None:
+        batch_last = function.plan.parts.batch_last.kernel
+        yield batch_last, f"`{function.name}` for many samples, which come last in memory."
     yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."

@@ -1,4 +1,4 @@
-"""What a generated module says of its kernels and public functions, for its support to make."""
+"""Arguments of the declarations of kernels, public functions and operators in a module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy
 
-from derivatrix.compiler.emit.cpu.rows import shares
+from derivatrix.compiler.emit.cpu.rows import borders
 from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.signatures import array_text, local_sizes, returns_text, signature
@@ -16,8 +16,6 @@ from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.row_shares import PART
 from derivatrix.compiler.plan.steps import (
-    Buffer,
-    Columns,
     Gemm,
     Newton,
     Plan,
@@ -29,38 +27,37 @@ from derivatrix.compiler.structured.operator_text import operator_lines
 
 
 def function_arguments(function: FunctionDescription) -> list[str]:
-    """The arguments of `generated.function` for a public function, its parts where one is long."""
-    found = [f'"{function.name}"', function.plan.name]
+    """Print the arguments of `generated.function` for a public function."""
+    arguments = [f'"{function.name}"', function.plan.name]
     if not isinstance(function.result, str):
-        found.append(f'returns="{returns_text(function)}"')
-    return found
+        arguments.append(f'returns="{returns_text(function)}"')
+    return arguments
 
 
 def kernel_arguments(plan: Plan) -> list[str]:
-    """The arguments of `generated.kernel` but those that say how it is compiled, its parts where
-    one is long."""
-    first, *named = signature(plan)
+    """Print the arguments of `generated.kernel`, except for compiler flags."""
+    first, *keywords = signature(plan)
     blas = ["blas=True"] if calls_blas(plan) else []
-    return [first, *parallel_arguments(plan), *blas, *named]
+    return [first, *parallel_arguments(plan), *blas, *keywords]
 
 
 def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
-    """Arithmetic of sizes, in a kernel's own names."""
+    """Print a polynomial of sizes, in the local names of a kernel."""
     return index(sympy.factor_terms(polynomial.xreplace(local_sizes(plan))))
 
 
 def calls_blas(plan: Plan) -> bool:
-    """Whether a kernel calls BLAS or LAPACK."""
+    """Return whether a kernel, or one that it calls, calls BLAS or LAPACK."""
     plans = (plan, *plan.inner)
-    steps = [step for each in plans for step in each.every_step]
+    steps = [step for inner in plans for step in inner.every_step]
     return any(isinstance(step, Gemm | Newton) for step in steps) or any(
-        _registers(kernel) for each in plans for kernel in each.kernels
+        _uses_registered_routine(kernel) for inner in plans for kernel in inner.kernels
     )
 
 
 @cache
-def _registers(kernel: Kernel) -> bool:
-    """Whether a helper kernel needs a routine of BLAS or LAPACK."""
+def _uses_registered_routine(kernel: Kernel) -> bool:
+    """Return whether a helper kernel calls a routine of BLAS or LAPACK."""
     imports = Imports()
     imports.add_kernel(kernel)
     return any(uses(f"{file}.{name}", "register") for name, file in imports.support.items())
@@ -69,83 +66,81 @@ def _registers(kernel: Kernel) -> bool:
 # How threads share the work
 
 
-def one_body(plan: Plan) -> bool:
-    """Whether a share of the rows, one of one, is what the kernel does by itself."""
+def is_own_share(plan: Plan) -> bool:
+    """Return whether the kernel is its own share of the rows: number 0 of 1."""
     rows = plan.rows
-    if rows is None or rows.work or rows.phases > 1:
+    if rows is None or rows.work_arrays or rows.phases > 1:
         return False
     bounds = {
         bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
-        for bound in shares(rows.kernel)
+        for bound in borders(rows.kernel)
     }
     return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
 def parallel_arguments(plan: Plan) -> list[str]:
-    """How threads share the work of a kernel: the parts of a call of one of
-    `support.cpu.parallel`'s, none where they do not."""
+    """Print the call of `support.cpu.parallel` that partitions a kernel; nothing if threads do not
+    share its work."""
     if plan.rows is not None:
-        return _nested("by_rows", _rows(plan, plan.rows))
+        return _call_texts("by_rows", _rows_arguments(plan, plan.rows))
     if plan.parts is not None:
-        given = [f'"{size_text(plan, plan.parts.work)}"', f'"{_cut(plan, plan.parts.sliced)}"']
-        given += ["short=True"] if plan.short_parts else []
-        if plan.parts.columns:
-            first, *others = _nested("columns", _columns(plan, plan.parts.columns))
-            given += [f"columns={first}", *others]
-        return _nested("by_samples", given)
-    return _nested("by_sums", _sums(plan, plan.sums)) if plan.sums is not None else []
+        sliced = _flagged_names(plan, plan.parts.sliced)
+        arguments = [f'"{size_text(plan, plan.parts.ops)}"', f'"{sliced}"']
+        arguments += ["cache_blocks=True"] if plan.has_cache_blocks else []
+        if layout := plan.parts.batch_last:
+            limits = map(str, (layout.min_samples, layout.max_ratio, layout.max_entries))
+            entries = size_text(plan, layout.entries_per_sample)
+            call = _call_texts("batch_last", [layout.kernel.name, f'"{entries}"', *limits])
+            arguments += [f"batch_last={call[0]}", *call[1:]]
+        return _call_texts("by_samples", arguments)
+    return _call_texts("by_sums", _sums_arguments(plan, plan.sums)) if plan.sums is not None else []
 
 
-def sharing(plan: Plan) -> list[str]:
-    """The functions of `support.cpu.parallel` that say how threads share the work."""
-    columns = plan.parts.columns if plan.parts else None
-    functions = {"by_rows": plan.rows, "by_samples": plan.parts, "by_sums": plan.sums}
-    return [name for name, how in {**functions, "columns": columns}.items() if how is not None]
+def parallel_functions(plan: Plan) -> list[str]:
+    """Name the functions of `support.cpu.parallel` that `parallel_arguments` calls."""
+    partitions = {
+        "batch_last": plan.parts.batch_last if plan.parts else None,
+        "by_rows": plan.rows,
+        "by_samples": plan.parts,
+        "by_sums": plan.sums,
+    }
+    return [name for name, partition in partitions.items() if partition is not None]
 
 
-def _nested(name: str, arguments: list[str]) -> list[str]:
-    """The parts of a call."""
-    first, *others = arguments
-    *rest, last = [f"{name}({first}", *others]
-    return [*rest, f"{last})"]
+def _call_texts(name: str, arguments: list[str]) -> list[str]:
+    """Print a call as one text per argument."""
+    texts = [f"{name}({arguments[0]}", *arguments[1:]]
+    return [*texts[:-1], f"{texts[-1]})"]
 
 
-def _rows(plan: Plan, rows: Rows) -> list[str]:
-    given = [f'"{size_text(plan, rows.gain)}"']
-    if not one_body(plan):
-        given.append(f"share={rows.kernel.name}")
+def _rows_arguments(plan: Plan, rows: Rows) -> list[str]:
+    arguments = [f'"{size_text(plan, rows.gain)}"']
+    if not is_own_share(plan):
+        arguments.append(f"share={rows.kernel.name}")
     if rows.phases > 1:
-        given.append(f"phases={rows.phases}")
+        arguments.append(f"phases={rows.phases}")
     for name, kind in (("work", "real"), ("integers", "integer")):
-        if made := [buffer for buffer in rows.work if buffer.kind == kind]:
-            given.append(f'{name}="{_arrays(plan, made)}"')
-    return given
+        buffers = [buffer for buffer in rows.work_arrays if buffer.kind == kind]
+        arrays = [array_text(b.name, b.shape, local_sizes(plan)) for b in buffers]
+        arguments += [f'{name}="{", ".join(arrays)}"'] if arrays else []
+    return arguments
 
 
-def _columns(plan: Plan, columns: Columns) -> list[str]:
-    limits = map(str, (columns.least, columns.each, columns.most))
-    return [columns.kernel.name, f'"{size_text(plan, columns.entries)}"', *limits]
-
-
-def _sums(plan: Plan, sums: Sums) -> list[str]:
+def _sums_arguments(plan: Plan, sums: Sums) -> list[str]:
     outputs = [buffer.name for _, buffer in plan.outputs]
-    divided = " ".join(itertools.compress(outputs, sums.divided))
-    alone = " ".join(itertools.compress(outputs, sums.alone))
-    costs = (sums.entries, sums.work, sums.fixed)
-    given = [f'"{" ".join(filter(None, [_cut(plan, sums.sliced), divided]))}"']
-    given += [f'"{size_text(plan, cost)}"' for cost in costs]
-    given += [f"least={sums.least}"] if sums.least != 1 else []
-    given += ["products=True"] if sums.products else []
-    given += [f'alone="{alone}"'] if alone else []
-    return given if sums.own else [*given, f"part={sums.part.name}"]
+    per_sample = " ".join(itertools.compress(outputs, sums.per_sample_outputs))
+    first_part = " ".join(itertools.compress(outputs, sums.first_part_outputs))
+    costs = (sums.entries_per_sample, sums.ops_per_sample, sums.ops_per_part)
+    arguments = [f'"{" ".join(filter(None, [_flagged_names(plan, sums.sliced), per_sample]))}"']
+    arguments += [f'"{size_text(plan, cost)}"' for cost in costs]
+    arguments += [f"min_samples={sums.min_samples}"] if sums.min_samples != 1 else []
+    arguments += ["is_blas_bound=True"] if sums.is_blas_bound else []
+    arguments += [f'first_part="{first_part}"'] if first_part else []
+    return arguments if sums.is_whole_kernel else [*arguments, f"part={sums.part.name}"]
 
 
-def _arrays(plan: Plan, buffers: Iterable[Buffer]) -> str:
-    return ", ".join(array_text(each.name, each.shape, local_sizes(plan)) for each in buffers)
-
-
-def _cut(plan: Plan, flags: Iterable[bool]) -> str:
-    """The arguments whose flags are set."""
+def _flagged_names(plan: Plan, flags: Iterable[bool]) -> str:
+    """List the arguments whose flags are set."""
     pairs = zip(plan.arguments, flags, strict=True)
     return " ".join(argument.local for argument, flag in pairs if flag)
 
@@ -156,36 +151,36 @@ def _cut(plan: Plan, flags: Iterable[bool]) -> str:
 def operator_arguments(
     operator: OperatorDescription, owner: str
 ) -> tuple[list[str], list[str], set[str]]:
-    """The arguments of `generated.operators`, the lines of the operators, made of `_parts`,
-    `_dtype` and sizes, and the names that these read."""
-    function, found = operator.function, operator.structured
+    """Print the arguments of `generated.operators`, and the lines that build the operators from
+    `_parts`, `_dtype` and sizes; also return the names that these lines read."""
+    function, structured = operator.function, operator.structured
     plan = function.plan
-    first, *named = signature(plan)
+    first, *keywords = signature(plan)
     buffers = {name: buffer.name for name, buffer in plan.outputs}
     parts = [
         buffers.get(f"part_{number}") or local_name(plan, node.name)  # type: ignore[attr-defined]
-        for number, node in enumerate(found.parts)
+        for number, node in enumerate(structured.parts)
     ]
     returned = returns_text(function) if not isinstance(function.result, str) else "operator"
     local = local_sizes(plan)
     lines: list[str] = []
     names: set[str] = set()
-    for each in found.operators:
-        name = f"{owner}: {found.title(each)}"
-        made = operator_lines(name, each, found, lambda size: size.xreplace(local), names)
-        lines += [*made[:-1], f"{made[-1]},"]
-    given = [
+    for item in structured.operators:
+        title = f"{owner}: {structured.title(item)}"
+        text = operator_lines(title, item, structured, lambda size: size.xreplace(local), names)
+        lines += [*text[:-1], f"{text[-1]},"]
+    arguments = [
         f'"{function.name}"',
         first,
         f'"{" ".join(parts)}"',
         f"_{function.name}",
         f'"{returned}"',
         *([f"kernel={plan.name}"] if plan.outputs else []),
-        *named,
+        *keywords,
     ]
-    return given, lines, names
+    return arguments, lines, names
 
 
 def local_name(plan: Plan, name: str) -> str:
-    """The name of an argument within a kernel."""
+    """Return the local name of an argument within a kernel."""
     return next(argument.local for argument in plan.arguments if argument.name == name)

@@ -1,4 +1,4 @@
-"""Kernels that do a share of the rows."""
+"""Printing of kernels that compute a share of the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
 def rows_text(rows: Rows, owner: str) -> KernelText:
-    """The kernel for a share of the rows that others call."""
+    """Print the kernel of a share of the rows, as `<name>_rows`."""
     name = rows.kernel.name.removesuffix("_rows")
     phase = f"In {rows.phases} phases, a" if rows.phases > 1 else "A"
     return share_text(rows.kernel, owner, f"{phase} share of `{name}`: part of parts.")
@@ -25,24 +25,25 @@ def rows_text(rows: Rows, owner: str) -> KernelText:
 def share_text(
     plan: Plan, owner: str, summary: str, checked: Sequence[str] | None = None
 ) -> KernelText:
-    """A kernel that does a share of the rows: one of `parts`, the number `part`."""
-    named = _borders_named(plan)
-    steps = renamed(plan.steps, named)
-    return kernel_text(replace(plan, steps=steps), owner, summary, checked=checked, bounds=named)
+    """Print a kernel that computes share number `part` of `parts` shares of the rows."""
+    border_names = _named_borders(plan)
+    steps = renamed(plan.steps, border_names)
+    return kernel_text(
+        replace(plan, steps=steps), owner, summary, checked=checked, bounds=border_names
+    )
 
 
-def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
-    """Where loops over shares start and stop, which has to be known before them for vector code,
-    with names."""
-    taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
-    taken += [kernel_name(kernel) for kernel in plan.kernels]
-    names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
-    return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in shares(plan)}
+def _named_borders(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """Name the bounds of loops over shares. LLVM makes vector code only if variables hold them."""
+    used_names = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    used_names += [kernel_name(kernel) for kernel in plan.kernels]
+    names = Names([*used_names, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in borders(plan)}
 
 
-def shares(plan: Plan) -> list[border]:
-    """Where loops over a share of the rows start and stop, each once."""
-    found = dict.fromkeys(
+def borders(plan: Plan) -> list[border]:
+    """List the bounds of loops over a share of the rows, each once."""
+    bounds = dict.fromkeys(
         bound
         for step in plan.every_step
         if isinstance(step, LoopNest)
@@ -50,4 +51,4 @@ def shares(plan: Plan) -> list[border]:
         for bound in (loop.start, loop.extent)
         if isinstance(bound, border)
     )
-    return list(found)
+    return list(bounds)

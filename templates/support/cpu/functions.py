@@ -1,4 +1,4 @@
-"""The kernels and public functions of a generated module, made of what the module says of them."""
+"""Kernels and public functions of a generated module, made from its declarations of them."""
 
 # mypy: allow-untyped-defs
 
@@ -26,7 +26,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import Planned, _Sharing, choice, inlined
+from .parallel import CallPlan, _Partition, if_else, inline_option
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -43,8 +43,8 @@ _FUNCTION_NAMES = {
     "_raise_shape_error": _raise_shape_error,
     "_remember": remember,
 }
-"""What the texts of public functions refer to. Only names that begin with an underscore, as none of
-a declaration does."""
+"""Names that the texts of public functions refer to. All begin with an underscore, unlike those of
+a declaration."""
 
 
 class Module(_Module):
@@ -54,37 +54,37 @@ class Module(_Module):
     def __init__(self, owner, names):
         super().__init__(owner, names)
         self.kernels: dict = {}
-        self.shared: dict = {}
+        self.parallel_kernels: dict = {}
         self.by_one_thread: dict = {}
         self.conditions: dict = {}
 
     def kernel(self, signature, parallel=None, blas=False, sizes=(), names=None, **options):
-        """A kernel, and the function `check_` + its name, which it calls first.
+        """Decorate the body of a kernel; define `check_` + its name, which the body calls first.
 
-        parallel: how threads share its work (see `parallel`), whose number of a share the body then
-        takes, too; blas: whether it calls BLAS. For `signature`, `sizes` and `names` see
-        `_Signature`, for `options` see `compiled`."""
-        found = _Signature(signature, sizes, names)
+        parallel: a partition of the work (see `parallel`). blas: whether the kernel calls BLAS.
+        signature, sizes, names: see `_Signature`. options: see `compiled`."""
+        kernel_signature = _Signature(signature, sizes, names)
 
         def decorate(body):
             name = body.__name__
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
-            check = self._defined(self._checking(f"check_{name}", found), scope)
-            self.names[f"check_{name}"] = njit(inline=inlined(check))(check)
-            made = (parallel or _Sharing()).whole(self, name, found, body, options)
-            self.kernels[made] = found, parallel, blas
-            return made
+            check = self._defined(self._checking(f"check_{name}", kernel_signature), scope)
+            self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
+            partition = parallel or _Partition()
+            kernel = partition.full_kernel(self, name, kernel_signature, body, options)
+            self.kernels[kernel] = kernel_signature, parallel, blas
+            return kernel
 
         return decorate
 
     def _checking(self, name, signature):
-        """The text of a function that checks what a kernel is given."""
-        shapes = {each: s for each, s in signature.inputs.items() if s} | signature.outputs
-        labels = [signature.names.get(each, each) for each in shapes]
+        """Print the function that checks the arguments of a kernel."""
+        shapes = {array: s for array, s in signature.inputs.items() if s} | signature.outputs
+        labels = [signature.names.get(array, array) for array in shapes]
         arrays = f"{self.owner!r}, {' '.join(labels)!r}, {tuple_text(shapes)}"
         lengths = tuple_text(map(tuple_text, shapes.values()))
         count = sum(map(bool, signature.inputs.values()))
-        conditions = [renamed(each, signature.kernel_names) for each in self.requirements]
+        conditions = [renamed(text, signature.kernel_names) for text in self.requirements]
         lines = [
             f"_require_arrays({arrays})",
             *signature.size_lines([lengths, *conditions]),
@@ -96,38 +96,41 @@ class Module(_Module):
         return "\n".join([f"def {name}({', '.join(signature.arrays)}):", *indented(lines)])
 
     def _defined(self, text, scope):
-        """The function of a text, as if the module's own file had it."""
+        """Define the function of a text, as if it were in the file of the module."""
         scope = {**{name: self.names.get(name) for name in ("__name__", "__spec__")}, **scope}
         exec(compile(text, self.names["__file__"], "exec"), scope)
         return list(scope.values())[-1]
 
     def compiled(self, text, scope, **options):
-        """The function of a text, compiled; to Numba's cache it is one of the module's file."""
+        """Compile the function of a text; Numba caches it as one of the file of the module."""
         return compiled(**options)(self._defined(text, scope))
 
-    def share(self, kernel, parallel_kernel):
-        """The ParallelKernel by which threads share a kernel's work, made once for each kernel."""
-        if kernel.__name__ not in self.shared:
-            self.shared[kernel.__name__] = parallel_kernel()
-        return self.shared[kernel.__name__]
+    def parallel_kernel(self, kernel, make_parallel_kernel):
+        """Return the ParallelKernel by which threads share a kernel's work; make it once."""
+        if kernel.__name__ not in self.parallel_kernels:
+            self.parallel_kernels[kernel.__name__] = make_parallel_kernel()
+        return self.parallel_kernels[kernel.__name__]
 
     def function(self, name, kernel, returns=""):
-        """A public function that has arrays for the results of a kernel filled; returns: see
+        """Make a public function that allocates and fills the results of a kernel. returns: see
         `_Returned`."""
         signature, _, blas = self.kernels[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
-        planned = self._planned(kernel, parts)
-        conditions = [*_plain(parts.array_inputs), *map(parts.in_locals, _few_results(signature))]
-        conditions += [planned.few] if planned.few else []
+        call_plan = self._call_plan(kernel, parts)
+        conditions = [
+            *_are_plain_arrays(parts.array_inputs),
+            *map(parts.in_locals, _small_results(signature)),
+        ]
+        conditions += [call_plan.serial_condition] if call_plan.serial_condition else []
         self.conditions[name] = self._conditions(kernel)
-        scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
-        given = _passed(kernel, parts)
-        run = [f"_kernel_ready({given})"]
+        scope = call_plan.scope | {"_kernel_ready": ready(call_plan.scope["_kernel"])}
+        passed = _passed_arguments(kernel, parts)
+        run = [f"_kernel_ready({passed})"]
         if blas:
-            few = parts.in_locals(_few_in_matrices(signature))
-            run = choice(few, run, [f"_thread_pool.run(_kernel_ready, {given})"])
-        run = [f"if {planned.before}:", *indented(run)] if planned.before else run
-        lines = self._function_lines(parts, conditions, run, planned.call, scope)
+            is_small = parts.in_locals(_small_matrices(signature))
+            run = if_else(is_small, run, [f"_thread_pool.run(_kernel_ready, {passed})"])
+        run = [f"if {call_plan.needs_kernel}:", *indented(run)] if call_plan.needs_kernel else run
+        lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
         out = parts.out_parameter
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
         return define_function(
@@ -135,30 +138,30 @@ class Module(_Module):
         )
 
     def _conditions(self, kernel):
-        """Texts of sizes that decide in which way a kernel is called. At small sizes all hold."""
+        """Return the conditions on sizes that select the call of a kernel; small sizes meet all."""
         signature, parallel, blas = self.kernels[kernel]
-        texts = [*(parallel or _Sharing()).conditions(signature), *_few_results(signature)]
-        texts += [_few_in_matrices(signature)] if blas else []
+        texts = [*(parallel or _Partition()).conditions(signature), *_small_results(signature)]
+        texts += [_small_matrices(signature)] if blas else []
         return [renamed(text, signature.names) for text in dict.fromkeys(texts)]
 
-    def _planned(self, kernel, parts):
-        """How a kernel is called."""
+    def _call_plan(self, kernel, parts):
+        """Plan the call of a kernel in a public function."""
         _, parallel, blas = self.kernels[kernel]
-        given = _passed(kernel, parts)
-        alone = f"_thread_pool.run(_kernel, {given})" if blas else f"_kernel({given})"
+        passed = _passed_arguments(kernel, parts)
+        serial_call = f"_thread_pool.run(_kernel, {passed})" if blas else f"_kernel({passed})"
         scope = {"_kernel": getattr(kernel, "share", kernel)}
         if parallel is None:
-            return Planned("", [alone], "", scope)
-        planned = parallel.planned(self, kernel, parts, [alone])
-        return replace(planned, scope=planned.scope | scope)
+            return CallPlan("", [serial_call], "", scope)
+        call_plan = parallel.call_plan(self, kernel, parts, [serial_call])
+        return replace(call_plan, scope=call_plan.scope | scope)
 
     def _function_lines(self, parts, conditions, run, call, scope):
-        """The body of a public function; `run`: the call of a kernel that is compiled for the
-        arguments, `call`: that of any."""
+        """Print the body of a public function. run: lines that call a kernel that is compiled for
+        the arguments; call: lines that call it with any arguments."""
         out, returned = parts.out_parameter, parts.returned
         inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
         empty, shapes = parts.allocation_lines(), tuple_text(parts.output_shapes)
-        remembered = [each for each in scope if f"{each}_ready" in scope]
+        remembered = [name for name in scope if f"{name}_ready" in scope]
         return [
             "try:  # arrays as the kernel takes them",
             *indented(parts.size_lines([*conditions, *empty, *run])),
@@ -166,7 +169,7 @@ class Module(_Module):
             f"        if {out} is None:",
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
             f"        {returned.pattern} = {out}",
-            f"        if not {''.join(_plain(parts.outputs))}:",
+            f"        if not {''.join(_are_plain_arrays(parts.outputs))}:",
             "            raise TypeError",
             *indented(indented([*run, f"return {returned.delivered}"])),
             "except _LinAlgError:",
@@ -176,7 +179,7 @@ class Module(_Module):
             *parts.coercion_lines(self.requirements),
             f"{filled} = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
             *call,
-            *(f"_remember({each}_ready, {each})" for each in remembered),
+            *(f"_remember({name}_ready, {name})" for name in remembered),
             f"if {out} is None:",
             f"    return {returned.new}",
             f"{filled} = _deliver({out}, {filled})",
@@ -188,77 +191,78 @@ class Module(_Module):
         name,
         signature,
         parts,
-        made,
+        build,
         returns,
         kernel=None,
-        **named,
+        **signature_options,
     ):
-        """A public function that returns Jacobians or Hessians as operators.
+        """Make a public function that returns Jacobians or Hessians as operators.
 
-        signature: what the function takes, and the arrays that `kernel` fills, if there are any;
-        parts: the arrays that the operators are made of, of both; made: these, their dtype, and
-        sizes -> the operators, in the order in which `returns` (see `_Returned`) has them; named:
-        see `_Signature`."""
-        found = _Signature(signature, **named)
-        texts = _Parts(found, _Returned(returns, {}))
-        structures = {each["name"]: each["structure"] for each in self.names["INPUTS"]}
-        copies = {
+        signature: the inputs of the function, and the outputs of `kernel`, if there is one. parts:
+        names of the inputs and outputs that the operators are made of. build: a function of these
+        arrays, their dtype and sizes that returns the operators, in the order of `returns` (see
+        `_Returned`). signature_options: see `_Signature`."""
+        kernel_signature = _Signature(signature, **signature_options)
+        texts = _Parts(kernel_signature, _Returned(returns, {}))
+        structures = {entry["name"]: entry["structure"] for entry in self.names["INPUTS"]}
+        array_texts = {
             local: f"_nearest({structures[name]!r}, {name})"
-            for local, name in zip(found.inputs, texts.parameters, strict=True)
+            for local, name in zip(kernel_signature.inputs, texts.parameters, strict=True)
         }
-        arrays = [f"_array_{e}" if e in found.outputs else copies[e] for e in parts.split()]
-        wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
-        given = [tuple_text(arrays), "_dtype", *map(texts.in_locals, wanted)]
-        scope = _FUNCTION_NAMES | {"_made": made, "_nearest": _nearest}
+        array_texts |= {local: f"_array_{local}" for local in kernel_signature.outputs}
+        arrays = [array_texts[local] for local in parts.split()]
+        sizes_read = build.__code__.co_varnames[2 : build.__code__.co_argcount]
+        passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
+        scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
         call: list = []
         if kernel is not None:
-            planned = self._planned(kernel, texts)
+            call_plan = self._call_plan(kernel, texts)
             self.conditions[name] = self._conditions(kernel)
-            call, scope = planned.call, scope | planned.scope
+            call, scope = call_plan.call, scope | call_plan.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
             *indented(texts.coercion_lines(self.requirements)),
             *indented([*texts.allocation_lines(), *call]),
-            f"    {tuple_text(texts.returned.variables)} = _made({', '.join(given)})",
+            f"    {tuple_text(texts.returned.variables)} = _made({', '.join(passed)})",
             f"    return {texts.returned.delivered}",
         ]
         return define_function(self, name, lines, texts, scope)
 
 
 def _nearest(structure, array):
-    """A new array: the nearest one of a structure, as kernels read it."""
+    """Copy an array as the nearest one of a structure, as kernels read it."""
     if structure in ("symmetric", "spd"):
         return array / 2 + array.mT / 2  # the sum of large entries could overflow
     lower = np.tril(array) if structure in ("lower", "diagonal") else array.copy()
     return np.triu(lower) if structure in ("upper", "diagonal") else lower
 
 
-def _passed(kernel, parts):
-    """What a kernel is given; one whose body does a share of the rows, all of them."""
+def _passed_arguments(kernel, parts):
+    """Print the arguments of a kernel; a kernel that is its own share gets share 0 of 1."""
     return f"{parts.kernel_arguments}, 0, 1" if hasattr(kernel, "share") else parts.kernel_arguments
 
 
-def _few_results(signature):
-    """That all results together have few entries, where there are several of symbolic sizes."""
+def _small_results(signature):
+    """Yield the condition that several results, of symbolic sizes, have few entries together."""
     text = _entries(signature.outputs.values())
     if len(signature.outputs) > 1 and identifiers(text):
         yield f"{text} <= {MAX_HEAP_ENTRIES}"
 
 
-def _few_in_matrices(signature):
-    """That BLAS leaves its threads alone: the matrices among arguments and results together have
-    few entries. An array of more axes is a stack of matrices, each of which it gets by itself."""
+def _small_matrices(signature):
+    """Return the condition that the matrices among arguments and results have few entries, so that
+    BLAS uses no threads. BLAS gets each matrix of a stack by itself."""
     shapes = [*signature.outputs.values(), *signature.inputs.values()]
     return f"{_entries(shape[-2:] for shape in shapes)} <= {MAX_SERIAL_BLAS_ENTRIES}"
 
 
 def _entries(shapes):
-    """How many entries arrays of these shapes have together."""
-    counts = Counter("*".join(f"({each})" for each in shape) or "1" for shape in shapes)
+    """Print the number of entries of arrays of these shapes."""
+    counts = Counter("*".join(f"({size})" for size in shape) or "1" for shape in shapes)
     return " + ".join(f"{number}*{text}" for text, number in counts.items())
 
 
-def _plain(names):
-    """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
+def _are_plain_arrays(names):
+    """Yield the condition that the arrays have no subclass: Numba ignores the mask of one."""
     if names:
         yield f"{' is '.join(f'type({name})' for name in names)} is _ndarray"

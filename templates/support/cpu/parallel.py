@@ -1,7 +1,7 @@
-"""How threads share the work of kernels: by rows of results, by samples, or by sums over samples.
+"""Partitions of kernels among threads: by rows of results, by samples, by sums over samples.
 
-Each way has a condition under which one thread does all the work, and else calls a kernel for parts
-of it (see `parallel_for`). Costs are texts in terms of sizes.
+Each way has a condition on sizes under which one thread does all the work; else threads call a
+kernel for parts of it (see `parallel_for`). Costs are texts in terms of sizes.
 """
 
 # mypy: allow-untyped-defs
@@ -13,65 +13,69 @@ from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
 from .parallel_for import ParallelKernel
-from .parts import _by_rows, _by_samples, _by_sums, _in_columns, add_onto
+from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, add_onto
 
-IN_CACHE = 120_000
-"""So many numbers in memory at once stay in the cache."""
-OPERATIONS = 40
-"""Where each is used in so many operations, it is no gain that they do."""
-SIDE_BY_SIDE = 344
-"""How many samples are computed at a time, side by side, where they are no work for threads."""
+MAX_CACHED_ENTRIES = 120_000
+"""Entries of all samples up to which they stay in the cache, so that blocks do not pay."""
+MAX_OPS_PER_ENTRY = 40
+"""Operations per entry above which cache blocks do not pay."""
+BATCH_LAST_BLOCK_SAMPLES = 344
+"""Samples that one thread computes at a time in the batch-last layout."""
 SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
     "_shaped": shaped,
     "_work_arrays": work_arrays,
 }
-"""What the texts of shared functions refer to, besides names that kernels keep for them."""
+"""Names that the texts of functions made by `by_sums` refer to."""
 
 
 @dataclass
-class Planned:
-    """What a public function does with a kernel whose work threads may share. few: the condition
-    under which there is little to do; call: lines for all arguments; before: what is tried first
-    where there is little: true if the kernel is to be called; scope: the names in these."""
+class CallPlan:
+    """The call of a kernel in a public function.
 
-    few: str
+    serial_condition: condition on sizes under which threads do not pay; "" if they never share.
+    call: lines for arguments of any size. scope: the names in all these texts.
+    needs_kernel: expression for the serial case; "" if the kernel always does the work, else the
+    expression calls another function and is true only if the kernel must be called instead.
+    """
+
+    serial_condition: str
     call: list
-    before: str = ""
+    needs_kernel: str = ""
     scope: dict = field(default_factory=dict)
 
 
-def inlined(function):
-    """Whether Numba compiles a function with what calls it. It cannot where there are more than 30
-    arguments: CPython passes those as one tuple."""
+def inline_option(function):
+    """Choose Numba's option `inline` for a function: "always" up to 30 arguments; CPython passes
+    more as one tuple, which Numba cannot inline."""
     return "always" if function.__code__.co_argcount <= 30 else "never"
 
 
-def choice(condition, one, other):
-    """Lines for where a condition holds, and for where it does not."""
-    return [f"if {condition}:", *indented(one), "else:", *indented(other)]
+def if_else(condition, body, alternative):
+    """Print an if statement with an else branch."""
+    return [f"if {condition}:", *indented(body), "else:", *indented(alternative)]
 
 
-class _Sharing:
-    """How threads share the work of a kernel."""
+class _Partition:
+    """A partition of a kernel's work among threads; this base class has a single part."""
 
     def conditions(self, signature):
-        """Texts of the sizes for which one thread does all the work, or the kernel itself."""
+        """Return texts of sizes: conditions for the serial path, or for the usual layout."""
         return []
 
-    def whole(self, module, name, signature, body, options):
-        """The kernel by the name, which does all of the work, made of a body."""
+    def full_kernel(self, module, name, signature, body, options):
+        """Make the kernel `name` that does all the work, from the body in the generated module."""
         return compiled(is_called_from_python=True, **options)(body)
 
 
-class by_rows(_Sharing):
-    """A share of the rows of the results by each of a few threads.
+class by_rows(_Partition):
+    """A partition by rows of the results, among a few threads.
 
-    cost: about how many operations a second thread takes over. share: the kernel that does a share,
-    with the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others, the
-    number of the phase, if there are several, that of the share, and how many there are, besides;
-    None where it is the kernel's own body, which takes the last two."""
+    cost: estimated operations that a second thread takes over. share: the kernel of a share, with
+    further parameters: the arrays of `work` and `integers` (such as "t0[n, n]"), which one phase
+    fills for others; the number of the phase, if there are several; the number of the share; the
+    number of shares. share is None if the body of the kernel takes the last two itself."""
 
     def __init__(self, cost, share=None, phases=1, work="", integers=""):
         self.cost, self.share, self.phases = cost, share, phases
@@ -80,31 +84,34 @@ class by_rows(_Sharing):
     def conditions(self, signature):
         return [f"{self.cost} < {MIN_OPS_PER_THREAD}"]
 
-    def whole(self, module, name, signature, body, options):
+    def full_kernel(self, module, name, signature, body, options):
         if self.share is not None:
-            return super().whole(module, name, signature, body, options)
+            return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_share"
         share = compiled(is_called_from_python=True, **options)(body)
-        given = ", ".join(signature.arrays)
-        text = f"def {name}({given}):\n    _share({given}, 0, 1)\n"
-        made = module.compiled(text, {"_share": share}, is_called_from_python=True)
-        made.share = share
-        return made
+        arrays = ", ".join(signature.arrays)
+        text = f"def {name}({arrays}):\n    _share({arrays}, 0, 1)\n"
+        kernel = module.compiled(text, {"_share": share}, is_called_from_python=True)
+        kernel.share = share
+        return kernel
 
-    def planned(self, module, kernel, parts, alone):
+    def call_plan(self, module, kernel, parts, serial_call):
         cost, signature = parts.in_locals(self.cost), parts.signature
-        (few,) = map(parts.in_locals, self.conditions(signature))
+        (is_small,) = map(parts.in_locals, self.conditions(signature))
         kinds = [*signature.kinds(), *_kinds("real", self.work), *_kinds("int32", self.integers)]
         codes = "w" * len(kinds) + ("hpn" if self.phases > 1 else "pn")
         kinds += ["intp"] * (len(codes) - len(kinds))
         share = kernel.share if self.share is None else self.share
-        shared = module.share(kernel, lambda: ParallelKernel(share, kinds, codes, self.phases))
-        given = f"{cost}, {self._work(parts)}, {parts.kernel_arguments}"
-        call = choice(few, alone, [f"_in_parts({given})"])
-        return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared), "_int32": "int32"})
+        parallel = module.parallel_kernel(
+            kernel, lambda: ParallelKernel(share, kinds, codes, self.phases)
+        )
+        arguments = f"{cost}, {self._work_arrays(parts)}, {parts.kernel_arguments}"
+        call = if_else(is_small, serial_call, [f"_in_parts({arguments})"])
+        scope = {"_in_parts": _by_rows(kernel, parallel), "_int32": "int32"}
+        return CallPlan(is_small, call, "", scope)
 
-    def _work(self, parts):
-        """The text of a function that makes the work arrays for a number of shares."""
+    def _work_arrays(self, parts):
+        """Print a function that allocates the work arrays for a number of shares."""
         names = {"parts": "_parts"}
         arrays = [(shape, "_dtype") for shape in self.work.values()]
         arrays += [(shape, "_int32") for shape in self.integers.values()]
@@ -115,151 +122,179 @@ class by_rows(_Sharing):
         return f"lambda _parts: {tuple_text(texts)}"
 
 
-class by_samples(_Sharing):
-    """A part of the samples by each thread.
+class by_samples(_Partition):
+    """A partition by samples.
 
-    cost: about how many operations they take; cut: the inputs that are cut along their first
-    axis, as all results are; short: whether it pays to compute so many at a time that they stay in
-    the cache; columns: how samples are done that are better last in memory."""
+    cost: estimated operations for all samples. sliced: the inputs that are sliced along their first
+    axis, as all results are. cache_blocks: whether threads compute blocks of samples that fit in
+    the cache. batch_last: the kernel for the batch-last layout, if any."""
 
-    def __init__(self, cost, cut, short=False, columns=None):
-        self.cost, self.cut, self.short, self.columns = cost, cut.split(), short, columns
+    def __init__(self, cost, sliced, cache_blocks=False, batch_last=None):
+        self.cost, self.sliced = cost, sliced.split()
+        self.cache_blocks, self.batch_last = cache_blocks, batch_last
 
     def conditions(self, signature):
-        few = f"{self.cost} < {MIN_OPS_PER_THREAD}"
-        if self.columns is None:
-            return [few]
-        samples, found = signature.inputs[self.cut[0]][0], self.columns
-        most = f"min({found.each}*({samples}), {found.most})"
-        return [few, f"({samples} < {found.least} or {found.entries} > {most})"]
+        is_small = f"{self.cost} < {MIN_OPS_PER_THREAD}"
+        if self.batch_last is None:
+            return [is_small]
+        samples, layout = signature.inputs[self.sliced[0]][0], self.batch_last
+        max_entries = f"min({layout.max_ratio}*({samples}), {layout.max_entries})"
+        is_unsuited = f"({samples} < {layout.min_samples} or {layout.entries} > {max_entries})"
+        return [is_small, is_unsuited]
 
-    def planned(self, module, kernel, parts, alone):
+    def call_plan(self, module, kernel, parts, serial_call):
         cost, passed = parts.in_locals(self.cost), parts.kernel_arguments
-        few, *unsuited = map(parts.in_locals, self.conditions(parts.signature))
-        flags = [name in self.cut for name in parts.signature.inputs]
-        shared = self._shared(module, kernel, parts)
-        scope = {"_in_parts": _by_samples(kernel, shared, flags, self.short)}
-        call = choice(few, alone, [f"_in_parts({cost}, {passed})"])
-        if self.columns is None:
-            return Planned(few, call, "", scope)
-        columns = self.columns.kernel
-        entries = parts.in_locals(self.columns.entries)
-        in_columns = _in_columns(kernel, self._shared(module, columns, parts, "S"))
-        scope |= {"_in_columns": in_columns, **self._in_blocks(module, kernel, parts.signature)}
-        last = choice(
-            few,
+        is_small, *is_unsuited = map(parts.in_locals, self.conditions(parts.signature))
+        flags = [name in self.sliced for name in parts.signature.inputs]
+        parallel = self._parallel_kernel(module, kernel, parts)
+        scope = {"_in_parts": _by_samples(kernel, parallel, flags, self.cache_blocks)}
+        call = if_else(is_small, serial_call, [f"_in_parts({cost}, {passed})"])
+        if self.batch_last is None:
+            return CallPlan(is_small, call, "", scope)
+        entries = parts.in_locals(self.batch_last.entries)
+        parallel = self._parallel_kernel(module, self.batch_last.kernel, parts, "S")
+        scope |= {
+            "_in_batch_last": _in_batch_last(kernel, parallel),
+            **self._serial_blocks(module, kernel, parts.signature),
+        }
+        batch_last_call = if_else(
+            is_small,
             [f"_thread_pool.run(_by_one_thread, {passed})"],
-            [f"_in_columns({entries}, {cost}, {passed})"],
+            [f"_in_batch_last({entries}, {cost}, {passed})"],
         )
-        call = choice(unsuited[0], call, last)
-        return Planned(few, call, f"{unsuited[0]} or _by_one_thread_ready({passed})", scope)
+        call = if_else(is_unsuited[0], call, batch_last_call)
+        needs_kernel = f"{is_unsuited[0]} or _by_one_thread_ready({passed})"
+        return CallPlan(is_small, call, needs_kernel, scope)
 
-    def _in_blocks(self, module, kernel, signature):
-        """The function by which one thread has SIDE_BY_SIDE samples computed at a time."""
-        cut = [*self.cut, *signature.outputs]
-        blocks = [f"{name}[_start:_stop]" if name in cut else name for name in signature.arrays]
+    def _serial_blocks(self, module, kernel, signature):
+        """Make the function by which one thread computes samples in the batch-last layout, block
+        by block."""
+        sliced = [*self.sliced, *signature.outputs]
+        blocks = [f"{name}[_start:_stop]" if name in sliced else name for name in signature.arrays]
+        length = f"{sliced[0]}.shape[0]"
         lines = [
-            f"for _start in range(0, {cut[0]}.shape[0], {SIDE_BY_SIDE}):",
-            f"    _stop = min(_start + {SIDE_BY_SIDE}, {cut[0]}.shape[0])",
+            f"for _start in range(0, {length}, {BATCH_LAST_BLOCK_SAMPLES}):",
+            f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
             f"    _kernel({', '.join(blocks)})",
         ]
-        return _by_one_thread(module, kernel, signature, lines, self.columns.kernel)
+        return _serial_scope(module, kernel, signature, lines, self.batch_last.kernel)
 
-    def _shared(self, module, kernel, parts, cut="s"):
+    def _parallel_kernel(self, module, kernel, parts, slice_code="s"):
         signature = parts.signature
-        codes = "".join(cut if name in self.cut else "w" for name in signature.inputs)
-        codes += cut * len(signature.outputs)
-        return module.share(kernel, lambda: ParallelKernel(kernel, signature.kinds(), codes))
+        codes = "".join(slice_code if name in self.sliced else "w" for name in signature.inputs)
+        codes += slice_code * len(signature.outputs)
+        return module.parallel_kernel(
+            kernel, lambda: ParallelKernel(kernel, signature.kinds(), codes)
+        )
 
 
 @dataclass
-class columns:
-    """The kernel that has the samples last in memory, for at least so many of them; entries: how
-    many numbers each takes in memory, which is `each` for each of them and `most` at the most."""
+class batch_last:
+    """A kernel for the batch-last layout, and when it is called.
+
+    entries: memory of a sample, in numbers. min_samples: the fewest samples. max_ratio: the largest
+    ratio of the entries of a sample to the number of samples. max_entries: the most entries of a
+    sample."""
 
     kernel: object
     entries: str
-    least: int
-    each: int
-    most: int
+    min_samples: int
+    max_ratio: int
+    max_entries: int
 
 
-class by_sums(_Sharing):
-    """A part of the samples by each thread; what the parts make of results is added up.
+class by_sums(_Partition):
+    """A partition by samples of which threads add up partial sums.
 
-    cut: the inputs that are cut along their first axis, and the results that come sample by sample;
-    all others are sums, but for those in `alone`, which the first part makes. entries, work, fixed:
-    about how many numbers a sample takes in memory, how many operations, and how many each part
-    takes besides. least: the number of samples for which a part is worth calling; 1 where it takes
-    several threads for that. products: whether BLAS does most of it, so that parts gain only where
-    the arrays of all samples do not stay in the cache. part: the kernel of a part, which takes the
-    number of all samples, and whether it is the first part, besides; None where that is the body of
-    the kernel."""
+    sliced: the inputs that are sliced along their first axis, and the results that have an entry
+    for each sample; all other results are sums, except those in `first_part`, which the first part
+    computes. entries: memory of a sample, in numbers; work: operations for a sample; fixed:
+    operations that each part adds. min_samples: fewest samples for which one thread calls the
+    kernel of a part; 1 if only several threads do. is_blas_bound: whether BLAS does most of the
+    work, so that parts pay only if the arrays of all samples exceed the cache. part: the kernel of
+    a part, whose further parameters are the number of all samples and whether this is the first
+    part; None if the body of the kernel takes these itself."""
 
-    def __init__(self, cut, entries, work, fixed, least=1, products=False, alone="", part=None):
-        self.cut, self.alone, self.costs = cut.split(), alone.split(), (entries, work, fixed)
-        self.least, self.products, self.part, self.is_whole = least, products, part, False
+    def __init__(
+        self,
+        sliced,
+        entries,
+        work,
+        fixed,
+        min_samples=1,
+        is_blas_bound=False,
+        first_part="",
+        part=None,
+    ):
+        self.sliced, self.first_part = sliced.split(), first_part.split()
+        self.costs = entries, work, fixed
+        self.min_samples, self.is_blas_bound = min_samples, is_blas_bound
+        self.part, self.is_whole_kernel = part, False
 
     def conditions(self, signature):
-        samples = signature.inputs[self.cut[0]][0]
+        samples = signature.inputs[self.sliced[0]][0]
         entries, work, _ = self.costs
-        little = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
-        if self.products:
-            held = f"({entries})*({samples}) < {IN_CACHE}"
-            little = f"({held} or {work} > {OPERATIONS}*({entries}))"
-        if self.least == 1 or self.is_whole:
-            return [little]
-        return [f"{samples} < {self.least}", little]
+        is_small = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
+        if self.is_blas_bound:
+            is_cached = f"({entries})*({samples}) < {MAX_CACHED_ENTRIES}"
+            is_small = f"({is_cached} or {work} > {MAX_OPS_PER_ENTRY}*({entries}))"
+        if self.min_samples == 1 or self.is_whole_kernel:
+            return [is_small]
+        return [f"{samples} < {self.min_samples}", is_small]
 
-    def whole(self, module, name, signature, body, options):
+    def full_kernel(self, module, name, signature, body, options):
         if self.part is not None:
-            return super().whole(module, name, signature, body, options)
+            return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_part"
-        self.part, self.is_whole = compiled(**options)(body), True
-        given = ", ".join(signature.arrays)
-        lines = [f"check_{name}({given})", f"_part({given}, {self._length}, True)"]
-        text = "\n".join([f"def {name}({given}):", *indented(lines)])
+        self.part, self.is_whole_kernel = compiled(**options)(body), True
+        arrays = ", ".join(signature.arrays)
+        lines = [f"check_{name}({arrays})", f"_part({arrays}, {self._length}, True)"]
+        text = "\n".join([f"def {name}({arrays}):", *indented(lines)])
         scope = {f"check_{name}": module.names[f"check_{name}"], "_part": self.part}
         return module.compiled(text, scope, is_called_from_python=True, **options)
 
-    def planned(self, module, kernel, parts, alone):
+    def call_plan(self, module, kernel, parts, serial_call):
         signature, passed = parts.signature, parts.kernel_arguments
         costs = ", ".join(map(parts.in_locals, self.costs))
-        *few, little = map(parts.in_locals, self.conditions(signature))
-        sums = [name not in (*self.cut, *self.alone) for name in signature.outputs]
-        flags = [name in self.cut for name in signature.inputs]
-        shared = module.share(kernel, lambda: self._shared(module, kernel, signature))
-        in_parts = _by_sums(kernel, shared, flags, sums, self.least, self.products)
-        call = [f"_in_parts({costs}, {passed})"]
-        if not few:
-            return Planned(little, choice(little, alone, call), "", {"_in_parts": in_parts})
+        *has_few_samples, is_small = map(parts.in_locals, self.conditions(signature))
+        sums = self._sums(signature)
+        parallel = module.parallel_kernel(
+            kernel, lambda: self._parallel_kernel(module, kernel, signature)
+        )
+        in_parts = _by_sums(
+            kernel,
+            parallel,
+            [name in self.sliced for name in signature.inputs],
+            [name in sums for name in signature.outputs],
+            self.min_samples,
+            self.is_blas_bound,
+        )
+        scope, call = {"_in_parts": in_parts}, [f"_in_parts({costs}, {passed})"]
+        if not has_few_samples:
+            return CallPlan(is_small, if_else(is_small, serial_call, call), "", scope)
         lines = [f"_kernel({', '.join(signature.arrays)}, {self._length}, True)"]
-        scope = _by_one_thread(module, kernel, signature, lines, self.part)
-        call = choice(little, [f"_thread_pool.run(_by_one_thread, {passed})"], call)
-        before = f"{few[0]} or _by_one_thread_ready({passed})"
-        call = choice(few[0], alone, call)
-        return Planned(little, call, before, {"_in_parts": in_parts, **scope})
+        scope |= _serial_scope(module, kernel, signature, lines, self.part)
+        call = if_else(is_small, [f"_thread_pool.run(_by_one_thread, {passed})"], call)
+        call = if_else(has_few_samples[0], serial_call, call)
+        needs_kernel = f"{has_few_samples[0]} or _by_one_thread_ready({passed})"
+        return CallPlan(is_small, call, needs_kernel, scope)
 
     @property
     def _length(self):
-        """The number of all samples."""
-        return f"{self.cut[0]}.shape[0]"
+        """The text of the number of all samples."""
+        return f"{self.sliced[0]}.shape[0]"
 
-    def _shared(self, module, kernel, signature):
-        sums = [name for name in signature.outputs if name not in (*self.cut, *self.alone)]
-        others = [name for name in signature.arrays if name not in sums]
-        return ParallelKernel(
-            self._blocks(module, kernel, signature, sums),
-            [*signature.kinds(others), *signature.kinds(sums), "intp", "intp", "intp"],
-            "w" * len(others) + "o" * len(sums) + "flw",
-        )
+    def _sums(self, signature):
+        """Name the results that are sums over samples."""
+        return [n for n in signature.outputs if n not in (*self.sliced, *self.first_part)]
 
-    def _blocks(self, module, kernel, signature, sums):
-        """A function that has samples computed so many at a time, and adds up what they make."""
-        others = [name for name in signature.arrays if name not in sums]
+    def _parallel_kernel(self, module, kernel, signature):
+        """Make the kernel that computes blocks of a part of the samples and adds up their sums."""
+        sums = self._sums(signature)
+        other_arrays = [name for name in signature.arrays if name not in sums]
         blocks = {name: f"_block_{name}" for name in sums}
-        given = [
-            blocks.get(name, f"{name}[_start:_stop]" if name in self.cut else name)
+        arguments = [
+            blocks.get(name, f"{name}[_start:_stop]" if name in self.sliced else name)
             for name in signature.arrays
         ]
 
@@ -272,33 +307,39 @@ class by_sums(_Sharing):
             f"{tuple_text(f'{name}.shape' for name in sums)}, ())",
             "for _start in range(_first, _last, step):",
             "    _stop = min(_start + step, _last)",
-            f"    _part({', '.join(given)}, {self._length}, _start == 0)",
+            f"    _part({', '.join(arguments)}, {self._length}, _start == 0)",
             *(f"    _add_onto({flat(name)}, {flat(block)})" for name, block in blocks.items()),
             "_give_back(memory)",
         ]
-        name = f"{kernel.__name__}_blocks"
-        text = f"def {name}({', '.join([*others, *sums, '_first', '_last', 'step'])}):"
-        text, scope = "\n".join([text, *indented(lines)]), SHARING_NAMES | {"_part": self.part}
-        return module.compiled(text, scope, counted=self.part.counted)
+        parameters = ", ".join([*other_arrays, *sums, "_first", "_last", "step"])
+        text = "\n".join([f"def {kernel.__name__}_blocks({parameters}):", *indented(lines)])
+        scope = SHARING_NAMES | {"_part": self.part}
+        return ParallelKernel(
+            module.compiled(text, scope, counted=self.part.counted),
+            [*signature.kinds(other_arrays), *signature.kinds(sums), "intp", "intp", "intp"],
+            "w" * len(other_arrays) + "o" * len(sums) + "flw",
+        )
 
 
-def _by_one_thread(module, kernel, signature, lines, called):
-    """The names in a public function of a function that checks arguments as the kernel does, and
-    calls another one, `_kernel` in these lines, for all the work."""
-    given, check = ", ".join(signature.arrays), f"check_{kernel.__name__}"
+def _serial_scope(module, kernel, signature, lines, inner_kernel):
+    """Make a function that checks arguments as `kernel` does and runs `lines`, which call
+    `inner_kernel` by the name `_kernel`; return the names by which public functions call it."""
+    arrays, check = ", ".join(signature.arrays), f"check_{kernel.__name__}"
     name = f"{kernel.__name__}_by_one_thread"
-    text = "\n".join([f"def {name}({given}):", *indented([f"{check}({given})", *lines])])
-    scope = {check: module.names[check], "_kernel": called}
-    function = module.compiled(text, scope, is_called_from_python=True, counted=called.counted)
+    text = "\n".join([f"def {name}({arrays}):", *indented([f"{check}({arrays})", *lines])])
+    scope = {check: module.names[check], "_kernel": inner_kernel}
+    function = module.compiled(
+        text, scope, is_called_from_python=True, counted=inner_kernel.counted
+    )
     module.by_one_thread[kernel.__name__] = function
     return {"_by_one_thread": function, "_by_one_thread_ready": ready(function)}
 
 
 def _shapes(text):
-    """Name -> shape, from a text such as "t0[n, n], t1[n]"."""
+    """Parse a text such as "t0[n, n], t1[n]" into shapes by name."""
     return _Signature(f"-> {text}").outputs if text else {}
 
 
 def _kinds(entry, shapes):
-    """The types of arrays with these entries, as `ParallelKernel` has them."""
+    """Print the types of arrays with these entries, for `ParallelKernel`."""
     return [f"{entry}:{len(shape)}" for shape in shapes.values()]

@@ -1,4 +1,4 @@
-"""Kernels in parts: of the samples, of the rows of results, or of sums over samples."""
+"""Calls of kernels in parts: of the samples, of the rows of results, or of sums over samples."""
 
 # mypy: allow-untyped-defs
 
@@ -12,107 +12,112 @@ from ..internals.functions import compiled
 from .thread_pool import _THREAD_POOL
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-_PART = 1 << 18
-"""Bytes of arguments and results that are computed at a time where temporary arrays should stay in
-the cache; more where each part reads large arrays as a whole."""
-_NEAR = 80_000
-"""Bytes of arguments and results that are computed at a time where products of matrices read them
-several times."""
-_ROWS = 32
-"""The least samples that BLAS multiplies at a time."""
-_COLUMNS = 72
-"""The least samples that are computed at a time where they come last in memory."""
-_AGAIN = 8
-"""The least ratio of a part's own work to what every part repeats."""
+_BLOCK_BYTES = 1 << 18
+"""Bytes of arguments and results in a block whose temporary arrays should stay in the cache; larger
+arrays that every block reads as a whole make blocks larger."""
+_BLAS_BLOCK_BYTES = 80_000
+"""Bytes of arguments and results in a block that products of matrices read several times."""
+_MIN_BLAS_SAMPLES = 32
+"""Fewest samples in a block that BLAS multiplies."""
+_MIN_BATCH_LAST_SAMPLES = 72
+"""Fewest samples in a block of the batch-last layout."""
+_MIN_WORK_RATIO = 8
+"""Smallest ratio of the work for the samples of a part to the work that every part repeats."""
 
 
-def _by_samples(kernel, shared, sliced, blocks):
-    """The kernel with its arguments cut along their first axis where `sliced` says so, and its
-    outputs: a part a thread. With `blocks`, each so many samples at a time that they stay in the
-    cache."""
+def _by_samples(kernel, parallel, sliced, cache_blocks):
+    """Make a function that calls a kernel for parts of its samples, one for each thread; or, with
+    `cache_blocks`, for blocks that fit in the cache. sliced: flags of the inputs that are sliced
+    along their first axis, as all outputs are."""
 
-    def call(work, *arrays):
+    def call(ops, *arrays):
         length = arrays[-1].shape[0]
-        threads = parts = max(1, min(_THREADS, length, 1 + work // MIN_OPS_PER_THREAD))
-        if blocks:
+        threads = parts = max(1, min(_THREADS, length, 1 + ops // MIN_OPS_PER_THREAD))
+        if cache_blocks:
             flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
-            whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
-            parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
+            whole_bytes = _bytes(arrays, [not is_sliced for is_sliced in flags])
+            block_bytes = max(_BLOCK_BYTES, 4 * whole_bytes)
+            step = block_bytes * length // max(1, _bytes(arrays, flags))
+            parts = _part_count(threads, length, step)
         if parts == 1 or _THREAD_POOL.submit(
-            shared, threads, parts, length, arrays[-1].dtype, arrays
+            parallel, threads, parts, length, arrays[-1].dtype, arrays
         ):
             _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
 
-def _in_columns(kernel, shared):
-    """What the kernel does, by `shared`, which has the samples last in memory, so many at a time
-    that they stay in the cache."""
+def _in_batch_last(kernel, parallel):
+    """Make a function that does the work of a kernel in the batch-last layout, by `parallel`, for
+    blocks of samples that fit in the cache."""
 
-    def call(entries, work, *arrays):
-        """A sample takes about `entries` numbers in memory."""
+    def call(entries, ops, *arrays):
+        """Call it. ops: estimated operations; entries: memory of a sample, in numbers."""
         length = arrays[-1].shape[0]
-        threads = max(1, min(_THREADS, length, 1 + work // MIN_OPS_PER_THREAD))
-        step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
-        parts = _rounds(threads, length, step)
-        if _THREAD_POOL.submit(shared, threads, parts, length, arrays[-1].dtype, arrays):
+        threads = max(1, min(_THREADS, length, 1 + ops // MIN_OPS_PER_THREAD))
+        step = 2 * _BLOCK_BYTES // max(1, arrays[-1].itemsize * entries)
+        parts = _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step))
+        if _THREAD_POOL.submit(parallel, threads, parts, length, arrays[-1].dtype, arrays):
             _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
 
-def _rounds(threads, length, step):
-    """How many parts there are of at most `step` of a length, as many for each thread."""
+def _part_count(threads, length, step):
+    """Count the parts of at most `step` samples, a multiple of the number of threads."""
     return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
 
 
-def _by_rows(kernel, shared):
-    """All of what the kernel does, a share of the rows by each of a few threads: more do not write
-    faster, and each makes temporary arrays of its own."""
+def _by_rows(kernel, parallel):
+    """Make a function that calls a kernel for shares of its rows by a few threads: more write no
+    faster, and each allocates temporary arrays."""
 
-    def call(work, work_arrays, *arrays):
-        """work_arrays: makes those that the phases share, for a number of threads."""
-        count = min(_THREADS, MAX_WRITING_THREADS, 1 + work // MIN_OPS_PER_THREAD)
-        given = (*arrays, *work_arrays(count)) if count > 1 else ()
-        if count == 1 or _THREAD_POOL.submit(shared, count, count, 0, arrays[-1].dtype, given):
+    def call(ops, work_arrays, *arrays):
+        """Call it. ops: estimated operations; work_arrays: allocates the arrays that phases share,
+        for a number of threads."""
+        count = min(_THREADS, MAX_WRITING_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
+        real, arguments = arrays[-1].dtype, (*arrays, *work_arrays(count)) if count > 1 else ()
+        if count == 1 or _THREAD_POOL.submit(parallel, count, count, 0, real, arguments):
             _THREAD_POOL.run(kernel, *arrays)
 
     return call
 
 
-def _by_sums(kernel, shared, sliced, sums, least, products):
-    """What the kernel does, that is made of sums over samples: `shared` adds up those of a part, at
-    least so many samples at a time. sums: which results are sums; products: whether BLAS does most
-    of that."""
+def _by_sums(kernel, parallel, sliced, sums, min_samples, is_blas_bound):
+    """Make a function that computes results that are sums over samples: threads call `parallel` for
+    partial sums. sums: flags of the results that are sums; min_samples: fewest samples in a block;
+    is_blas_bound: whether BLAS does most of the work."""
 
-    def call(entries, work, fixed, *arrays):
-        """A sample takes about `entries` numbers in memory and `work` operations, each part
-        `fixed` operations besides."""
+    def call(entries, ops, ops_per_part, *arrays):
+        """Call it. entries: memory of a sample, in numbers; ops: estimated operations for a sample;
+        ops_per_part: those that each part adds."""
         length = arrays[sliced.index(True)].shape[0]
-        held = _bytes(arrays[: len(sliced)], [not cut for cut in sliced])
-        near = max(_NEAR, held) if products else max(_PART, 4 * held)
-        step = near // max(1, arrays[-1].itemsize * entries)
-        step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
-        count = max(1, min(_THREADS, length // step, 1 + work * length // MIN_OPS_PER_THREAD))
+        whole_bytes = _bytes(arrays[: len(sliced)], [not is_sliced for is_sliced in sliced])
+        block_bytes, min_step = max(_BLOCK_BYTES, 4 * whole_bytes), min_samples
+        if is_blas_bound:
+            block_bytes, min_step = max(_BLAS_BLOCK_BYTES, whole_bytes), _MIN_BLAS_SAMPLES
+        step = block_bytes // max(1, arrays[-1].itemsize * entries)
+        step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
+        count = max(1, min(_THREADS, length // step, 1 + ops * length // MIN_OPS_PER_THREAD))
         inputs, results = arrays[: len(sliced)], arrays[len(sliced) :]
         totals = list(compress(results, sums))
-        others = [result for result, is_sum in zip(results, sums, strict=True) if not is_sum]
-        of_parts = [np.empty((count, *total.shape), total.dtype) for total in totals]
-        given = (*inputs, *others, *of_parts, step)
-        if _THREAD_POOL.submit(shared, count, count, length, arrays[-1].dtype, given):
+        other_results = [result for result, is_sum in zip(results, sums, strict=True) if not is_sum]
+        partial_sums = [np.empty((count, *total.shape), total.dtype) for total in totals]
+        arguments = (*inputs, *other_results, *partial_sums, step)
+        if _THREAD_POOL.submit(parallel, count, count, length, arrays[-1].dtype, arguments):
             _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
             return
-        for total, addends in zip(totals, of_parts, strict=True):
-            np.add.reduce(addends, axis=0, out=total)
+        for total, partials in zip(totals, partial_sums, strict=True):
+            np.add.reduce(partials, axis=0, out=total)
 
     return call
 
 
 @compiled(linked=True)
 def border(length, part, parts):
-    """Where a part of a length starts. Cut off so that compilers see that places from there on are
-    not negative; they do not vectorise a loop over places that may count from the end."""
+    """Return where a part of a length starts."""
+    # the mask shows LLVM that indices are not negative; it does not vectorise a loop whose indices
+    # may count from the end of the axis
     return (length * part // parts) & 0x7FFFFFFFFFFF
 
 
@@ -124,6 +129,6 @@ def add_onto(total, addend):
 
 
 def _bytes(arrays, flags):
-    """The size of those arrays whose flags are set; numbers are none."""
-    chosen = zip(arrays, flags, strict=True)
-    return sum(array.nbytes for array, flag in chosen if flag and isinstance(array, np.ndarray))
+    """Add up the bytes of the arrays whose flags are set; numbers have none."""
+    pairs = zip(arrays, flags, strict=True)
+    return sum(array.nbytes for array, flag in pairs if flag and isinstance(array, np.ndarray))
