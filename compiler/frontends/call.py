@@ -41,8 +41,7 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
         text = ", ".join(f"{name} has {count}" for name, (count,) in samples.items())
         raise ShapeError(f"{function.name}: the numbers of samples differ: {text}")
     stack = next(iter(samples.values()), ())
-    shapes = [node.shape[len(samples.get(leaf.name, ())) :] for leaf, node in arguments.items()]
-    sizes = _bind_sizes(function, shapes)
+    sizes = _bind_sizes(function, [*arguments.values()], samples)
     replacements: dict[Node, Node] = {
         resize(leaf, sizes): _with_structure(function.name, leaf, node)
         for leaf, node in arguments.items()
@@ -56,27 +55,39 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
 def _bind_arguments(
     function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[Leaf, Node]:
-    parameters = [Parameter(leaf.name, Parameter.POSITIONAL_OR_KEYWORD) for leaf in function.inputs]
+    parameters = {
+        leaf.name: Parameter(leaf.name, Parameter.POSITIONAL_OR_KEYWORD) for leaf in function.inputs
+    }
+    signature = f"{function.name}({', '.join(parameters)})"
+    for name in named:
+        if name not in parameters:
+            raise DeclarationError(f"{signature}: there is no input {name}")
     try:
-        values = Signature(parameters).bind(*positional, **named).arguments
+        values = Signature([*parameters.values()]).bind(*positional, **named).arguments
     except TypeError as error:
-        names = ", ".join(parameter.name for parameter in parameters)
-        raise DeclarationError(f"{function.name}({names}): {error}") from error
+        raise DeclarationError(f"{signature}: {error}") from error
     return {
         leaf: argument_node(f"{function.name}: {leaf.name}", values[leaf.name])
         for leaf in function.inputs
     }
 
 
-def _bind_sizes(function: Declaration, shapes: Sequence[Shape]) -> dict[sympy.Symbol, Dimension]:
-    """Find the size that each size of the function's inputs has for arguments of these shapes."""
+def _bind_sizes(
+    function: Declaration, arguments: Sequence[Node], samples: Mapping[str, Shape]
+) -> dict[sympy.Symbol, Dimension]:
+    """Find the size that each size of the function's inputs has for these arguments. samples: the
+    axis of samples of each argument that has one, by the input's name."""
     inputs, sizes = function.inputs, dict[sympy.Symbol, Dimension]()
+    shapes = [
+        node.shape[len(samples.get(leaf.name, ())) :]
+        for leaf, node in zip(inputs, arguments, strict=True)
+    ]
     sources = readings([leaf.shape for leaf in inputs])
     for symbol, (position, axis, value, _) in sources.items():
         if axis < len(shapes[position]):
             length = shapes[position][axis]
             sizes[symbol] = sympy.expand(value.xreplace({LENGTH: length, **sizes}))
-    for leaf, shape in zip(inputs, shapes, strict=True):
+    for leaf, node, shape in zip(inputs, arguments, shapes, strict=True):
         expected = tuple(sympy.expand(size.xreplace(sizes)) for size in leaf.shape)
         symbols = sorted({s for size in leaf.shape for s in size.free_symbols & {*sizes}}, key=str)
         if expected == shape and not any(sizes[symbol].is_negative for symbol in symbols):
@@ -86,9 +97,10 @@ def _bind_sizes(function: Declaration, shapes: Sequence[Shape]) -> dict[sympy.Sy
             for symbol in symbols
             if sizes[symbol] != symbol
         )
+        expected_text = shape_text((*samples.get(leaf.name, ()), *leaf.shape))
         raise ShapeError(
-            f"{function.name}: the argument for {leaf.name} has shape {shape_text(shape)}, "
-            f"expected {shape_text(leaf.shape)}{f' with {bindings}' if bindings else ''}"
+            f"{function.name}: the argument for {leaf.name} has shape {shape_text(node.shape)}, "
+            f"expected {expected_text}{f' with {bindings}' if bindings else ''}"
         )
     return sizes
 

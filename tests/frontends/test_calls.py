@@ -133,7 +133,8 @@ REFUSED = [
     (lambda: halves(dx.vector("z", 5)), "has shape (5,), expected (2*n,) with n = 2, by z"),
     (lambda: square(), "square(A): missing a required argument: 'A'"),
     (lambda: square(A, A), "square(A): too many positional arguments"),
-    (lambda: layer(A, x=x, w=x), "layer(A, x): got an unexpected keyword argument 'w'"),
+    (lambda: layer(A, x=x, w=x), "layer(A, x): there is no input w"),
+    (lambda: layer(A, w=x), "layer(A, x): there is no input w"),
     (lambda: square(A, A=A), "square(A): multiple values for argument 'A'"),
     (lambda: turned(A), 'A is not known to be; where it is, write assume(A, "orthogonal")'),
     (lambda: volume(np.array([[1, 2], [2, 1]]), s), "S is spd, and [[1, 2], [2, 1]] is not"),
@@ -150,6 +151,12 @@ def test_what_does_not_fit_is_refused(call: Any, message: str) -> None:
         call()
     assert message in str(raised.value)
     assert not is_shape or re.match(r"\w+: the argument for [Axz] ", str(raised.value))
+
+
+def test_the_axis_of_samples_is_shown() -> None:
+    message = re.escape("layer: the argument for x has shape (p, m), expected (p, n)")
+    with pytest.raises(dx.ShapeError, match=message):
+        layer(A, dx.matrix("X", p, m))
 
 
 def test_numbers_of_samples_differ() -> None:
