@@ -262,7 +262,7 @@ import numpy as np
 for module in ({names},):
     kernel = module.value_kernel
     print(module.value(np.array([0.0, 1.0])).round(3), sum(kernel.stats.cache_hits.values()),
-        sum(rows(module).logsumexp.inner.stats.cache_hits.values()))
+        sum(rows(module).logsumexp.for_kernels().stats.cache_hits.values()))
 """
 ROWS = """
 def rows(module):

@@ -69,8 +69,8 @@ def test_every_operation_of_the_registry(rule: Any) -> None:
     """Arguments have the structures of the inputs by construction."""
     inputs = [Array(LEAVES[name]) for name in "MHLO"[: arity(rule)]]
     fn = dx.function("rule", inputs, rule(*inputs))
-    M, H, L, O = (Array(LEAVES[name]) for name in "MHLO")  # noqa: E741
-    arguments = dict(zip("MHLO", (M + H @ L, 2 * H + M @ M.T, L @ L, O.T), strict=True))
+    M, H, L, orthogonal = (Array(LEAVES[name]) for name in "MHLO")
+    arguments = dict(zip("MHLO", (M + H @ L, 2 * H + M @ M.T, L @ L, orthogonal.T), strict=True))
     values = leaf_values(3)
     inner = {name: evaluate(a.node, values, {}) for name, a in arguments.items()}
     result = fn(*(arguments[leaf.name] for leaf in fn.inputs))

@@ -194,7 +194,7 @@ def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     module = warmed(tmp_path, FUNCTIONS["vector"])
     for real in (np.float64, np.float32):
         module.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
-    kernels = sharing(module, "vjp_kernel_columns").kernel.inner, module.vjp_kernel
+    kernels = sharing(module, "vjp_kernel_columns").kernel.for_kernels(), module.vjp_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
 
 

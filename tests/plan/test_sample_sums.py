@@ -229,7 +229,7 @@ def test_a_part_may_make_arrays() -> None:
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The types that callers' arrays have, in both precisions: calls compile nothing more."""
     module = warmed(tmp_path, ADDED["by samples too"][0])
-    kernels = sharing(module, "gradient_kernel").kernel.inner, module.gradient_kernel
+    kernels = sharing(module, "gradient_kernel").kernel.for_kernels(), module.gradient_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
         module.gradient(np.ones((80000, 30), real), np.ones(30, real))

@@ -91,7 +91,7 @@ def references_are_not_counted() -> bool:
 def flags_are_one_type() -> bool:
     inner = compiled(lambda flag: 1.0 if flag else 2.0)
     compiled(lambda: inner(True) + inner(False))()
-    return len(inner.inner.signatures) == 1
+    return len(inner.for_kernels().signatures) == 1
 
 
 def functions_are_called_by_name() -> bool:
@@ -112,7 +112,7 @@ def called_code_comes_from_the_cache() -> bool:
         "sys.path.insert(0, sys.argv[1])\n"
         "import calling\n"
         "assert calling.kernel(np.full(1, 2.0)) == 5.0\n"
-        "for each in (calling.kernel, calling.inner.inner):\n"
+        "for each in (calling.kernel, calling.inner.for_kernels()):\n"
         "    print(sum(each.stats.cache_hits.values()))\n"
         "print('numba.np.arraymath' in sys.modules, 'numpy.ma' in sys.modules)\n"
     )

@@ -62,9 +62,8 @@ class _Cache(FunctionCache):
     LLVM code where no caller has a copy of the function (linked), and a digest, since damaged code
     would be run. Without a file, or with a damaged one, the function is compiled."""
 
-    def __init__(self, function, text, linked, is_called_from_python):
-        self._py_func, self._linked = function, linked
-        self._is_called_from_python = is_called_from_python
+    def __init__(self, function, text, linked, has_wrapper):
+        self._py_func, self._linked, self._has_wrapper = function, linked, has_wrapper
         folder = shared_folder() if text else None
         self._shared, self._stamp = folder is not None, ""
         if folder is None:
@@ -116,7 +115,7 @@ class _Cache(FunctionCache):
         """The file for types of arguments; module: the function's, where only it has this code."""
         kinds = tuple(getattr(sig, "args", sig))
         line = self._py_func.__code__.co_firstlineno
-        origin = self._stamp, line, module, self._is_called_from_python
+        origin = self._stamp, line, module, self._has_wrapper
         key = self._index_key(kinds, codegen), origin, compiled_by()
         digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
         return self._folder / f"{re.sub('[<>]', '', self._py_func.__qualname__)}-{digest}.nbc"
@@ -181,9 +180,9 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
     counted: whether references to arrays are counted, as Numba has to where it makes some; to count
     those to its arguments alone takes longer than many a kernel. linked: whether a copy of its code
     is compiled into each caller, as Numba does, for what is short and called often; all others are
-    compiled once, and called by name. is_called_from_python: whether programs call it, too. For all
-    others compiled code calls a second dispatcher, `inner`, without the wrapper for Python, which
-    takes 40 ms to compile; the first one is for tests.
+    compiled once, and called by name. is_called_from_python: whether programs call it, too. Else
+    what compiled code calls, `for_kernels()`, has no wrapper for Python, which takes 40 ms to
+    compile.
     Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -198,26 +197,36 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
         text = text_digest(function)
         file = Path(function.__code__.co_filename).stem if text else function.__module__
         function.__qualname__ = f"{file}.{function.__name__}.{text or DIGEST[:8]}"
-        made = inner = njit(**options)(function)
-        if not is_called_from_python:
-            inner = njit(**options | {"no_cpython_wrapper": True})(function)
-        made.counted, made.inner, inner.named = counted, inner, {}
-        inner.place = function.__qualname__, function.__code__.co_firstlineno
-        _functions[inner.place] = inner
-        with suppress(RuntimeError):  # there is no place to write one
-            made._cache = _Cache(function, text, linked, True)
-            inner._cache = _Cache(function, text, linked, is_called_from_python)
-        called = inner.get_call_template
+
+        def dispatcher_of(has_wrapper):
+            chosen = options | {"no_cpython_wrapper": not has_wrapper}
+            dispatcher = njit(**chosen)(function)
+            with suppress(RuntimeError):  # there is no place to write one
+                dispatcher._cache = _Cache(function, text, linked, has_wrapper)
+            return dispatcher
+
+        dispatcher = dispatcher_of(has_wrapper=True)
+
+        @cache  # a dispatcher takes 0.2 ms to make, and few functions of a package are called
+        def for_kernels():
+            return dispatcher if is_called_from_python else dispatcher_of(has_wrapper=False)
 
         def call_template(kinds, named):
             # else what is called with True and with False would be compiled twice
-            template = called(tuple(map(types.unliteral, kinds)), named)
+            general = tuple(map(types.unliteral, kinds))
+            template = type(dispatcher).get_call_template(for_kernels(), general, named)
             if not linked:
-                _call_by_name(inner, tuple(template[2]))
+                _call_by_name(dispatcher, tuple(template[2]))
             return template
 
-        made.get_call_template, made.get_overload = call_template, inner.get_overload
-        return _quickly_typed(made)
+        def overload(signature):
+            return type(dispatcher).get_overload(for_kernels(), signature)
+
+        dispatcher.for_kernels, dispatcher.counted, dispatcher.named = for_kernels, counted, {}
+        dispatcher.place = function.__qualname__, function.__code__.co_firstlineno
+        dispatcher.get_call_template, dispatcher.get_overload = call_template, overload
+        _functions[dispatcher.place] = dispatcher
+        return _quickly_typed(dispatcher)
 
     return decorate
 
@@ -249,15 +258,16 @@ def _call_by_name(function, kinds):
     every process: Numba's description of the function that has this name."""
     if kinds in function.named:
         return function.named[kinds]
-    function.compile(kinds)
-    made = function.overloads[kinds]
+    dispatcher = function.for_kernels()
+    dispatcher.compile(kinds)
+    result = dispatcher.overloads[kinds]
     digest = blake2b(f"{function.place} {kinds}".encode(), digest_size=16).hexdigest()
-    described = copy(made.fndesc)
+    described = copy(result.fndesc)
     described.mangled_name = f"derivatrix_{digest}"
-    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
     binding.add_symbol(described.mangled_name, address)
-    del made.target_context._defns[made.entry_point]  # with what callers have a copy of
-    made.target_context.insert_user_function(made.entry_point, described)
+    del result.target_context._defns[result.entry_point]  # with what callers have a copy of
+    result.target_context.insert_user_function(result.entry_point, described)
     function.named[kinds] = described
     _called[described.mangled_name] = function.place, kinds
     return described
@@ -265,17 +275,17 @@ def _call_by_name(function, kinds):
 
 def call_compiled(context, builder, function, kinds, values):
     """What a function of `compiled` returns that raises nothing, called from an intrinsic."""
-    described = _call_by_name(function.inner, kinds)
+    described = _call_by_name(function, kinds)
     callee = context.declare_function(builder.module, described)
     called = context.call_conv.call_function(builder, callee, described.restype, kinds, values)
     return called[1]
 
 
 def address_of(kernel, arguments):
-    """The address of a compiled function for types of arguments: a function of C that returns a
-    status, as `invoke` and `part_of` call it."""
-    made = kernel.inner.get_compile_result(types.none(*arguments))
-    return made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    """Compile a kernel for types of arguments; return the address of a function of C that returns a
+    status, as `part_caller` calls it."""
+    result = kernel.for_kernels().get_compile_result(types.none(*arguments))
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
 def ready(kernel):
