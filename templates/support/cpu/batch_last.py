@@ -166,7 +166,7 @@ def exchange_batch_last(pivots, b, k):
 
 @compiled()
 def lu_invertible_batch_last(lu):
-    """Whether no factored matrix lu[:, :, s] of (n, n, stack) is singular."""
+    """Return whether no factored matrix lu[:, :, s] of (n, n, stack) is singular."""
     n, _, stack = lu.shape
     for i in range(n):
         for s in range(stack):

@@ -1,4 +1,4 @@
-"""One call of a kernel for each part of its work, by all threads that are free."""
+"""Calls of a kernel for all parts of its work, by the threads that are free."""
 
 # mypy: allow-untyped-defs
 
@@ -31,7 +31,8 @@ class ParallelKernel:
         self.addresses: dict = {}
 
     def prepare(self, real):
-        """Compile the kernel for a type of float; the addresses of it and of the call of a part."""
+        """Compile the kernel for a type of float; return its address, and that of the function that
+        calls it for a part."""
         if real not in self.addresses:
             kinds = tuple(_type(kind, real) for kind in self.kinds)
             self.addresses[real] = address_of(self.kernel, kinds), part_caller(kinds, self.codes)
@@ -51,14 +52,15 @@ class ParallelKernel:
 
 
 def _type(kind, real):
-    """Numba's type of a kernel's argument."""
+    """Return Numba's type of a kernel's argument."""
     name, _, axes = kind.partition(":")
     entry = from_dtype(real) if name == "real" else getattr(types, name)
     return types.Array(entry, int(axes), "C") if axes else entry
 
 
 def _word(argument, kind, real):
-    """An argument as a word: the address of an array object, the bits of a float, or an integer."""
+    """Convert an argument to a word: the address of an array object, the bits of a float, or an
+    integer."""
     if ":" in kind:
         return id(argument)
     return int(real.type(argument).view(f"i{real.itemsize}")) if kind == "real" else argument

@@ -13,19 +13,19 @@ INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
 
 
 def ordered_bits(bits):
-    """Integers in the order of the numbers that have these bits, and back again."""
+    """Map the bits of numbers to integers in the same order, or such integers to bits."""
     mask = bits.integer("ashr", 63 if bits.double else 31).integer("lshr", 1)
     return bits.integer("xor", mask)
 
 
 def write_order(x):
-    """An integer for each number, in the same order, and the largest one for nan."""
+    """Return an integer for a number, in the same order; the largest one for nan."""
     integer = ordered_bits(x.bits())
     return choose_where(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
 
 
 def write_ordered(integer):
-    """The number that such an integer stands for."""
+    """Return the number of an integer of `write_order`."""
     return ordered_bits(integer).number()
 
 
@@ -36,8 +36,8 @@ number_of_order = number_function(write_ordered, NUMBER_OF)
 
 @compiled(linked=True)
 def row_maximum(x, s):
-    """The largest entry of x[s, :]; nan if there is one, -inf if there is none. In integers, as
-    loops over numbers that may be nan are not vectorised."""
+    """Return the largest entry of x[s, :]; nan if an entry is nan, -inf if there are no entries. It
+    compares integers, since loops over numbers that may be nan are not vectorised."""
     largest = order_of(x.dtype.type(-np.inf))
     for i in range(x.shape[1]):
         largest = max(largest, order_of(x[s, i]))

@@ -1,9 +1,9 @@
 """Threads that share the work of a kernel.
 
-Threads of Python stay in compiled code for some ten microseconds after their last part of a work,
-waiting for the next, and sleep then. Whoever has work offers it and does what nobody else takes: it
-never waits for a thread to wake. Numba's own threads would end the process where two callers meet;
-to hand work to threads of `concurrent.futures` takes 45 µs.
+After a part of some work, helper threads wait for the next in compiled code for 20 to 60 µs, then
+sleep. The thread that offers work computes all parts that no helper takes, so that it never waits
+for one to wake. Numba's own thread pool ends the process if two threads call it at once; to pass work to
+threads of `concurrent.futures` takes 45 µs.
 """
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
@@ -20,17 +20,17 @@ FUNCTION = 16
 DATA = 24
 """The address of that function's arguments."""
 COUNT = 32
-"""How many parts the work has."""
+"""The number of parts of the work."""
 NEXT = 40
 """The number of the next part that nobody has taken."""
 HELPERS = 48
-"""How many helpers are at it."""
+"""The number of helpers that compute parts."""
 FAILED = 56
 """1 if a part failed."""
 WORDS = 64
-"""How many numbers the words take."""
+"""The length of the array of words."""
 PATIENCE = 1000
-"""How many times a thread looks for work before it sleeps; 20 to 60 µs."""
+"""Times that a thread looks for work before it sleeps: 20 to 60 µs."""
 
 
 atomic_add = atomic("add")
@@ -39,7 +39,7 @@ atomic_exchange = atomic("xchg")
 
 @compiled()
 def claim(words):
-    """Do parts of what is offered as long as there are any."""
+    """Compute parts of the offered work until none is left."""
     function, data, count = words[FUNCTION], words[DATA], words[COUNT]
     while True:
         part = atomic_add(words, NEXT, 1)
@@ -51,9 +51,9 @@ def claim(words):
 
 @compiled(is_called_from_python=True)
 def submit(words, function, arguments, count):
-    """Do all parts of some work with whoever helps; return whether one of them failed. The function
-    at the address `function` does a part: its arguments are the address of `arguments`, an array of
-    words, and the number of the part."""
+    """Compute all parts of some work, with the helpers that are free; return whether one failed.
+    `function`: the address of a function that computes a part, called with the address of
+    `arguments`, an array of words, and the number of the part."""
     data = arguments.ctypes.data
     failed = 0
     if count == 1 or atomic_exchange(words, BUSY, 1):  # another thread has the helpers
@@ -75,8 +75,8 @@ def submit(words, function, arguments, count):
 
 @compiled(is_called_from_python=True)
 def worker_loop(words):
-    """Take part in what is offered until there has been nothing for some time; whether there was
-    anything."""
+    """Compute parts of offered work until none has been offered for some time; return whether any
+    was."""
     idle, helped = 0, False
     while idle < PATIENCE:
         idle += 1

@@ -1,8 +1,8 @@
-"""The callers of a process's kernels, and the threads that help them.
+"""A process's pool of threads, and its callers of kernels.
 
-One caller has the helpers; whoever calls meanwhile works alone, and BLAS has the threads that
-callers leave. OpenBLAS's threads wait for each other without giving up their processors: where
-these are fewer than threads, that takes longer than all the work.
+One caller at a time has the helpers; other callers work alone, and BLAS uses the remaining threads.
+OpenBLAS's threads wait for each other without giving up their processors: if these are fewer than
+the threads, waiting takes longer than the work.
 """
 
 # mypy: allow-untyped-defs
@@ -84,13 +84,13 @@ class _Helper:
 
 
 class _ThreadPool:
-    """Who is in a kernel, and the threads that help one of them, once they are needed.
+    """The callers of kernels, and helper threads, which are started when they are needed.
 
-    helped: the caller that has the helpers; all others do their work alone. closed: the thread that
-    alone may begin a kernel. found, given: the number of BLAS's threads as others set it, and as it
-    is now. Callers are known by their thread, so that one that was interrupted between two
-    statements is forgotten with its next call; for the same reason `lock` is entered by itself:
-    Ctrl-C in the midst of Condition's own methods, which are Python's, would leave it locked.
+    helped: the caller that has the helpers. closed: the only thread that may begin a kernel; None
+    if all may. found, given: the number of BLAS's threads as the program set it, and as it is now.
+    Callers are identified by thread, so that the next call of one that was interrupted between two
+    statements replaces it. For the same reason `lock` is entered directly: Ctrl-C within the
+    methods of Condition, which are Python code, would leave it locked.
     """
 
     def __init__(self):

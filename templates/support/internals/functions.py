@@ -1,4 +1,4 @@
-"""Functions that Numba compiles: how, where their code is kept, and what they call by address."""
+"""Compilation of functions with Numba, the cache of their machine code, and calls by address."""
 
 # mypy: allow-untyped-defs
 
@@ -47,7 +47,8 @@ from .user_cache import untrusted
 
 
 def compiled_by():
-    """What machine code depends on besides texts, types and the processor."""
+    """List the versions and options that machine code depends on, besides texts, types and the
+    processor."""
     options = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"
     versions = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag
     return *versions, *(getattr(config, option) for option in options)
@@ -112,7 +113,8 @@ class _Cache(FunctionCache):
             self._say(path, f"cannot be written ({error})")
 
     def _path(self, sig, codegen, module):
-        """The file for types of arguments; module: the function's, where only it has this code."""
+        """Return the file for types of arguments. module: the function's, if it alone has this
+        code."""
         kinds = tuple(getattr(sig, "args", sig))
         line = self._py_func.__code__.co_firstlineno
         origin = self._stamp, line, module, self._has_wrapper
@@ -154,12 +156,12 @@ _DIGEST_BYTES = 64
 
 
 def _code_digest(name, code):
-    """A digest of machine code, and of the name of the file it is in."""
+    """Compute the digest of machine code and of the name of its file."""
     return blake2b(code, key=blake2b(name.encode()).digest()).digest()
 
 
 def _defined(described):
-    """LLVM's code that says no more than that a function and its wrapper are there."""
+    """Make LLVM bitcode that declares a function and its wrapper, without their contents."""
     names = described.llvm_func_name, described.llvm_cpython_wrapper_name
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
     return binding.parse_assembly(text).as_bitcode()
@@ -170,8 +172,7 @@ _SUPPORT = __package__.rpartition(".")[0]
 _functions: WeakValueDictionary = WeakValueDictionary()
 """All compiled functions, by their qualified names and first lines."""
 _called: dict = {}
-"""By the names that code calls functions by, their places in `_functions` and their arguments'
-types."""
+"""The place in `_functions` and the types of arguments of each function that code calls by name."""
 
 
 def compiled(counted=False, linked=False, is_called_from_python=False, **options):
@@ -235,8 +236,8 @@ _REALS = {np.dtype(np.float64): types.float64, np.dtype(np.float32): types.float
 
 
 def _quickly_typed(dispatcher):
-    """Have Numba's type of an argument found without `numpy.ma`, which Numba imports for the first
-    array of each type; that takes as long as all else that loading a small kernel takes."""
+    """Make a dispatcher find the type of an array without `numpy.ma`, which Numba imports for the
+    first array of each type; this import takes as long as loading a small kernel."""
     usual = dispatcher.typeof_pyval
 
     def type_of(value):
@@ -254,8 +255,8 @@ def _array_type(real, axes, readonly):
 
 
 def _call_by_name(function, kinds):
-    """Have code from now on call a function, for types of arguments, by a name that is the same in
-    every process: Numba's description of the function that has this name."""
+    """Compile a function for types of arguments and register it under a name that is the same in
+    every process; return Numba's description of the function by that name."""
     if kinds in function.named:
         return function.named[kinds]
     dispatcher = function.for_kernels()
@@ -274,7 +275,7 @@ def _call_by_name(function, kinds):
 
 
 def call_compiled(context, builder, function, kinds, values):
-    """What a function of `compiled` returns that raises nothing, called from an intrinsic."""
+    """Call a function of `compiled` that raises nothing, from an intrinsic; return its result."""
     described = _call_by_name(function, kinds)
     callee = context.declare_function(builder.module, described)
     called = context.call_conv.call_function(builder, callee, described.restype, kinds, values)
@@ -289,8 +290,8 @@ def address_of(kernel, arguments):
 
 
 def ready(kernel):
-    """The kernel for what `remember` has seen it compiled for; TypeError, at once, for all other
-    arguments."""
+    """Make a dispatcher that calls a kernel for the types of arguments that `remember` has copied,
+    and raises TypeError for all others, without compiling."""
     dispatcher = njit(kernel.py_func)
     dispatcher._compile_for_args = _unready
     return _quickly_typed(dispatcher)
@@ -301,7 +302,7 @@ def _unready(*arguments, **_):
 
 
 def remember(ready, kernel):
-    """Let `ready` know for which arguments the kernel is compiled by now."""
+    """Copy to `ready` the types of arguments for which the kernel is compiled."""
     if len(kernel.overloads) > len(ready.overloads):
         for kinds, compiled_kernel in kernel.overloads.items():
             if kinds not in ready.overloads:
@@ -309,14 +310,14 @@ def remember(ready, kernel):
 
 
 def few_rounds(builder):
-    """Nothing, in a loop of few rounds: the compiler makes no vector code of it, which would take
-    longer than the rounds, and longer to compile."""
+    """Mark a loop of few iterations, so that LLVM makes no vector code of it: that would take longer
+    than the iterations, and longer to compile."""
     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
 
 @intrinsic
 def short_loop(context, index):
-    """`few_rounds`, in a loop over `index` of a compiled function."""
+    """Call `few_rounds` in a loop over `index` of a compiled function."""
 
     def generate(context, builder, signature, values):
         few_rounds(builder)
@@ -326,8 +327,8 @@ def short_loop(context, index):
 
 
 def defined_once(module, name, kinds, define):
-    """The function of an LLVM module that has this name and takes such values. What it does is
-    written by `define(builder, function)`, the first time."""
+    """Return the function of an LLVM module with this name and these types of parameters;
+    `define(builder, function)` writes its body when it is first asked for."""
     kind = ir.FunctionType(ir.VoidType(), kinds)
     function = cgutils.get_or_insert_function(module, kind, name)
     if function.is_declaration:
@@ -339,13 +340,13 @@ def defined_once(module, name, kinds, define):
 
 
 def call_named(builder, name, result, values):
-    """What a function of this name returns, one that LLVM knows or that was registered."""
+    """Call a function that LLVM knows, or that was registered, by its name; return its result."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
 
 def callback(function, count):
-    """What compiled code calls to have a function of Python called with `count` numbers."""
+    """Make an intrinsic by which compiled code calls a Python function with `count` numbers."""
     name = f"derivatrix_{function.__name__}_{text_digest(function) or function.__module__}"
     called = CFUNCTYPE(None, *[c_double] * count)(function)
     pythonapi.Py_IncRef(py_object(called))  # code of other packages may call it as long as it runs
@@ -366,8 +367,8 @@ def callback(function, count):
 
 @cache
 def linear_algebra(name):
-    """SciPy's module `cython_blas` or `cython_lapack`, without the package around it, whose import
-    takes ten times as long."""
+    """Import SciPy's module `cython_blas` or `cython_lapack` without the package `scipy.linalg`,
+    whose import takes ten times as long."""
     full = f"scipy.linalg.{name}"
     if full in sys.modules:
         return sys.modules[full]
@@ -385,14 +386,14 @@ _capsule_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPoin
 
 
 def add_symbol(symbol, module, name):
-    """Let LLVM know a function of one of Cython's modules."""
+    """Register a function of one of Cython's modules with LLVM."""
     capsule = module.__pyx_capi__[name]
     binding.add_symbol(symbol, _capsule_pointer(capsule, _capsule_name(capsule)))
 
 
 def register(library, name):
-    """Let kernels call SciPy's BLAS or LAPACK routine, in single and double precision; how its name
-    ends for LLVM, after "s" or "d"."""
+    """Register SciPy's BLAS or LAPACK routine in single and double precision; return the end of its
+    name for LLVM, after "s" or "d"."""
     for prefix in "sd":
         module = linear_algebra(f"cython_{library}")
         add_symbol(f"{prefix}{name}_derivatrix", module, prefix + name)
@@ -400,7 +401,7 @@ def register(library, name):
 
 
 def routine(library, name):
-    """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
+    """Make an intrinsic that calls SciPy's BLAS or LAPACK routine with one tuple of arguments.
 
     Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the
     precision of the arrays), arrays by address, (array, place) by that of an entry.
@@ -439,7 +440,7 @@ def routine(library, name):
 
 
 def scipy_special(name, count):
-    """SciPy's special function `name` of `count` (one or two) numbers."""
+    """Make an intrinsic that calls SciPy's special function `name` of one or two (`count`) numbers."""
     library = import_module("scipy.special.cython_special")
     variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
     signature = f"double ({'double, ' * count}int"  # the last one is Cython's own

@@ -1,4 +1,4 @@
-"""The call of a kernel for one part of its work, by its address: without Python, for any thread."""
+"""Functions of LLVM code that call a kernel for one part of its work, without Python."""
 
 # mypy: allow-untyped-defs
 
@@ -63,15 +63,15 @@ def part_caller(kinds, codes):
 
 
 def _border(builder, length, number, parts, unit):
-    """The first row of a part, cut at a multiple of `unit`; the length for the last number."""
+    """Compute the first row of a part, a multiple of `unit`; the length after the last part."""
     row = builder.sdiv(builder.mul(length, number), parts)
     row = builder.sub(row, builder.srem(row, WORD(unit)))
     return builder.select(builder.icmp_signed("==", number, parts), length, row)
 
 
 def _array_words(builder, kind, array, code, first, last, part):
-    """Numba's words of an array or of the part of it: no owner, the number of entries, the bytes of
-    one, the address, lengths, strides."""
+    """List Numba's words of an array, or of its rows or entry for the part: no owner, the number of
+    entries, the bytes of an entry, the address, lengths, strides."""
     fields = [word(builder, array, WORD(ARRAY_FIELDS + field)) for field in range(4)]
     address, axes = fields[0], kind.ndim + (code == "o")
     lengths, strides = (
@@ -92,7 +92,7 @@ def _array_words(builder, kind, array, code, first, last, part):
 
 
 def _cast(builder, value, kind):
-    """A word as a pointer, an integer or a float of a type."""
+    """Convert a word to a pointer, an integer or a float of LLVM type `kind`."""
     if isinstance(kind, ir.PointerType):
         return builder.inttoptr(value, kind)
     if isinstance(kind, ir.FloatType):
