@@ -2,8 +2,8 @@
 
 After a part of some work, helper threads wait for the next in compiled code for 20 to 60 µs, then
 sleep. The thread that offers work computes all parts that no helper takes, so that it never waits
-for one to wake. Numba's own thread pool ends the process if two threads call it at once; to pass work to
-threads of `concurrent.futures` takes 45 µs.
+for one to wake. Numba's own thread pool ends the process if two threads call it at once; to pass
+work to threads of `concurrent.futures` takes 45 µs.
 """
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg

@@ -310,8 +310,8 @@ def remember(ready, kernel):
 
 
 def few_rounds(builder):
-    """Mark a loop of few iterations, so that LLVM makes no vector code of it: that would take longer
-    than the iterations, and longer to compile."""
+    """Mark a loop of few iterations, so that LLVM makes no vector code of it: that would take
+    longer than the iterations, and longer to compile."""
     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
 
@@ -440,7 +440,7 @@ def routine(library, name):
 
 
 def scipy_special(name, count):
-    """Make an intrinsic that calls SciPy's special function `name` of one or two (`count`) numbers."""
+    """Make an intrinsic that calls SciPy's special function `name` of one number, or of two."""
     library = import_module("scipy.special.cython_special")
     variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
     signature = f"double ({'double, ' * count}int"  # the last one is Cython's own
