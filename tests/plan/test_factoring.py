@@ -105,6 +105,19 @@ def test_what_products_have_in_common() -> None:
     assert [value(table, n) for n in found] == [value(table, n) for n in values]
 
 
+def test_like_terms_are_added() -> None:
+    """3 a b - (c + b a) + c - a b is a b, and a b - b a is 0."""
+    table = Scalars()
+    a, b, c = (table.name(letter) for letter in LETTERS[:3])
+    product = table.product([a, b])
+    inner = table.sum([c, table.product([b, a])])
+    terms = [table.product([a, b], sympy.Integer(3)), table.product([inner], -sympy.S.One), c]
+    difference = table.product([a, b], -sympy.S.One)
+    assert value(table, table.sum([*terms, difference])) == value(table, product)
+    assert table.sum([table.product([a, b], sympy.Integer(2)), difference]) == product
+    assert table.constant(table.sum([product, difference])) == 0
+
+
 def test_little_is_left_as_it_is() -> None:
     """A small saving does not justify longer chains of operations."""
     table = Scalars()
