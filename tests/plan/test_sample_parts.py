@@ -84,14 +84,14 @@ def test_parts_make_the_whole(
     assert np.array_equal(out, whole)
 
 
-def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are short where there are arrays besides arguments and results, and each has no work
     of its own."""
     layer = Derivatives(dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x]))
     solved = Derivatives(dx.function("solved", [x, V], dx.tanh(dx.solve(V, x)), batch=[x]))
-    assert kernel_plan(layer, "jvp").short_parts
-    assert not kernel_plan(solved, "value").short_parts
-    assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
+    assert kernel_plan(layer, "jvp").has_cache_blocks
+    assert not kernel_plan(solved, "value").has_cache_blocks
+    assert not kernel_plan(Derivatives(inverse), "vjp").has_cache_blocks
     asked: list[int] = []
 
     def shared(

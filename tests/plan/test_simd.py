@@ -77,7 +77,7 @@ def test_memory_does_not_depend_on_the_samples() -> None:
     made = kernel_plan(SIDE_BY_SIDE["inverse"][0].derivatives, "vjp")
     buffers = [b for step in made.steps if isinstance(step, Allocate) for b in step.buffers]
     assert buffers and all(size.is_Integer for buffer in buffers for size in buffer.shape)
-    assert not made.short_parts
+    assert not made.has_cache_blocks
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
