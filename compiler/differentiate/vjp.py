@@ -6,7 +6,7 @@ a node used several times is handed the sum once, so the result is no larger tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir.arrays import Array
@@ -19,6 +19,7 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Sum,
     einsum,
+    is_zero,
     topological,
     zeros,
 )
@@ -33,16 +34,69 @@ def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]
     order = topological([root])
     varying = depending(order, leaves)
     contributions: dict[Node, list[Node]] = {node: [] for node in varying}
+    joint = _joint_outputs(order, varying)
     if root in varying:
         contributions[root].append(cotangent)
     # In this order, all contributions to the cotangent of a node precede the node itself.
     for node in reversed(order):
-        if node not in varying or isinstance(node, Leaf) or not contributions[node]:
+        if node not in varying or isinstance(node, Leaf):
+            continue
+        if node in joint:
+            outputs = joint[node]
+            if node is outputs[0] and any(contributions[output] for output in outputs):
+                cotangents = {o: _summed(contributions[o], o) for o in outputs}
+                for child, contribution in _adjoint_operation(outputs[0], cotangents, varying):
+                    contributions[child].append(contribution)
+            continue
+        if not contributions[node]:
             continue
         node_cotangent = _summed(contributions[node], node)
         for child, contribution in _pull_back(node, node_cotangent, varying):
             contributions[child].append(contribution)
     return [_summed(contributions.get(leaf, []), leaf) for leaf in leaves]
+
+
+def _joint_outputs(order: Sequence[Node], varying: set[Node]) -> dict[Node, list[Apply]]:
+    """Map each varying output of an operation with a joint rule to all of these outputs, in the
+    order of evaluation: when the first of them is reached, the cotangents of all are complete."""
+    outputs: dict[Node, list[Apply]] = {}
+    for node in order:
+        if isinstance(node, Apply) and node.operation.adjoint is not None and node in varying:
+            outputs.setdefault(node.sibling(0), []).append(node)
+    return {node: group for group in outputs.values() for node in group}
+
+
+def _adjoint_operation(
+    node: Apply, cotangents: Mapping[Apply, Node], varying: set[Node]
+) -> list[tuple[Node, Node]]:
+    """List the varying arguments of an operation with a joint rule, each with the contribution to
+    its cotangent."""
+    operation = node.operation
+    assert operation.adjoint is not None
+    point, values = core_point(node)
+    placeholders: list[Array] = []
+    for position, result in enumerate(point.results):
+        cotangent = cotangents.get(node.sibling(position))
+        if cotangent is None or is_zero(cotangent):
+            placeholders.append(Array(zeros(result.node.shape)))
+        elif node.stack:
+            leaf = Leaf(f"cotangent {position}", result.node.shape, role="placeholder")
+            values[leaf] = cotangent
+            placeholders.append(Array(leaf))
+        else:
+            placeholders.append(Array(cotangent))
+    shares = operation.adjoint(point, placeholders)
+    contributions = []
+    for position, (argument, labels) in enumerate(node.arguments):
+        if argument not in varying:
+            continue
+        if position not in shares:
+            raise UnsupportedError(
+                f"{operation.name} has no rule for its transpose by argument {position}"
+            )
+        share = broadcast_over_stack(shares[position].node, values, node)
+        contributions.append((argument, _sum_over_stack(share, labels, node)))
+    return contributions
 
 
 def _summed(contributions: Sequence[Node], node: Node) -> Node:

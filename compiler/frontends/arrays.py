@@ -14,6 +14,7 @@ from derivatrix.compiler.frontends import (
     factorisations,
     implicit,
     linear,
+    loops,
     matrices,
     norms,
     products,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.factorisations import *
     from derivatrix.compiler.frontends.implicit import *
     from derivatrix.compiler.frontends.linear import *
+    from derivatrix.compiler.frontends.loops import *
     from derivatrix.compiler.frontends.matrices import *
     from derivatrix.compiler.frontends.norms import *
     from derivatrix.compiler.frontends.products import *
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.reshape import *
 
 _MODULES = (
-    *(declare, differentiation, elementwise, factorisations, implicit, linear, matrices, norms),
-    *(products, rearrange, reductions, reshaping),
+    *(declare, differentiation, elementwise, factorisations, implicit, linear, loops, matrices),
+    *(norms, products, rearrange, reductions, reshaping),
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"where": where} | {

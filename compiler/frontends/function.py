@@ -18,8 +18,9 @@ from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
+from derivatrix.compiler.ir.graph import size_symbols
 from derivatrix.compiler.ir.identifiers import require_name, require_variable
-from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Slice, full, topological
+from derivatrix.compiler.ir.nodes import Apply, Leaf, Map, Node, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
 from derivatrix.compiler.ir.pickled import pickled
 from derivatrix.compiler.ir.requirements import requirements
@@ -413,16 +414,9 @@ def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stack
 
 def _size_symbols(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
     """The sizes that occur in the shapes of inputs, and anywhere in an expression."""
-    symbols = {symbol for leaf in leaves for symbol in _symbols(leaf.shape)}
-    for node in topological([expression]):
-        symbols |= _symbols(node.shape)
-        if isinstance(node, Einsum):
-            symbols |= _symbols((node.coefficient, *node.sizes))
-        if isinstance(node, Apply):
-            symbols |= _symbols(node.stack)
-        if isinstance(node, Slice):
-            symbols |= _symbols((node.start,))
-    return symbols
+    return {symbol for leaf in leaves for symbol in _symbols(leaf.shape)} | size_symbols(
+        [expression]
+    )
 
 
 def _symbols(expressions: Shape) -> set[sympy.Basic]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+import sympy
+
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 
@@ -51,6 +53,21 @@ def transformed(roots: Sequence[ir.Node], change: Callable[[ir.Node], ir.Node]) 
     for node in ir.topological(roots):
         new[node] = change(rebuilt(node, new))
     return [new[root] for root in roots]
+
+
+def size_symbols(roots: Iterable[ir.Node]) -> set[sympy.Symbol]:
+    """Collect the sizes that occur anywhere below `roots`."""
+    expressions: set[sympy.Expr] = set()
+    for node in ir.topological(roots):
+        expressions.update(node.shape)
+        match node:
+            case ir.Einsum():
+                expressions.update((node.coefficient, *node.sizes))
+            case ir.Apply():
+                expressions.update(node.stack)
+            case ir.Slice():
+                expressions.add(node.start)
+    return {symbol for expression in expressions for symbol in expression.free_symbols}
 
 
 def depending(order: Iterable[ir.Node], leaves: Iterable[ir.Node]) -> set[ir.Node]:

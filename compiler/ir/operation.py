@@ -8,7 +8,7 @@ is left: inverses, determinants, softmax, equations, ...
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -76,6 +76,40 @@ class Equation:
     iterations: int
 
 
+@dataclass(frozen=True)
+class Loop:
+    """The loop over time that an operation runs: carries[t + 1] = following(carries[t], slices[t]).
+
+    The operation's arguments are the carries at the start, an array of the slices at all times for
+    each slice, then the parameters; its results are the carries at all times, the start included.
+
+    carries, slices, parameters: placeholders for the arguments in one step
+    following: the carries after the step
+    length: the number of steps
+    injections: for each of the first slices, the position of the carry that it is added to, in a
+        loop that is linear in the carries and in these slices together; None for other loops
+    is_reversed: whether the loop runs from the last slice to the first
+    """
+
+    carries: tuple[Leaf, ...]
+    slices: tuple[Leaf, ...]
+    parameters: tuple[Leaf, ...]
+    following: tuple[Node, ...]
+    length: Dimension
+    injections: tuple[int, ...] | None
+    is_reversed: bool
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The values of all fields, in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def operands(self) -> tuple[Leaf, ...]:
+        """The placeholders of all arguments, in order."""
+        return self.carries + self.slices + self.parameters
+
+
 @dataclass(frozen=True, eq=False)
 class Operation(Keyed):
     """One operation.
@@ -97,6 +131,7 @@ class Operation(Keyed):
     facts: facts of each argument, output number -> structure facts of that output
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel
+    loop: the loop over time that it runs, instead of a kernel
     states: the structure that it asserts of its argument, which it returns unchanged
     is_mask: whether it multiplies its only argument, entry by entry, by constants
     is_matrix_function: whether it is f(A) for a function f of a square matrix, so that it
@@ -107,6 +142,8 @@ class Operation(Keyed):
         Neudecker's dY)
     transposes: position of an argument in which the operation is linear -> a rule
         (point, cotangent of the result) -> cotangent of that argument
+    adjoint: for an operation that is linear in several arguments together, in place of
+        `transposes`: (point, cotangents of all outputs) -> position of an argument -> its cotangent
     rules: rules of the simplifier for its nodes: a node -> its simpler form, or None
 
     Formulas
@@ -154,6 +191,8 @@ class Operation(Keyed):
     letters: tuple[str, ...] = ()
     description: str = ""
     equation: Equation | None = None
+    loop: Loop | None = None
+    adjoint: Callable[[Point, Sequence[Array]], dict[int, Array]] | None = None
     states: str = ""
     is_mask: bool = False
     is_matrix_function: bool = False

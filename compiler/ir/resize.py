@@ -1,8 +1,8 @@
-"""Replacement of sizes by other sizes, in whole graphs."""
+"""Replacement of sizes and names in whole graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
@@ -14,20 +14,35 @@ from derivatrix.compiler.ir.operation import Operation
 
 def resize(root: Node, sizes: Mapping[sympy.Symbol, Dimension]) -> Node:
     """Replace sizes at once in all nodes below `root`: in shapes, coefficients, parameters, and in
-    the equations that operations solve."""
+    the equations and loops of operations."""
+
+    def resized(part: Any) -> Any:
+        if isinstance(part, sympy.Expr) and not part.free_symbols.isdisjoint(sizes):
+            return sympy.expand(part.xreplace(sizes))
+        return part
+
+    return _with_parts(root, resized)
+
+
+def rename(root: Node, names: Mapping[str, str]) -> Node:
+    """Rename leaves at once in all nodes below `root`, and in the equations and loops of
+    operations."""
+    return _with_parts(root, lambda part: names.get(part, part) if isinstance(part, str) else part)
+
+
+def _with_parts(root: Node, change: Callable[[Any], Any]) -> Node:
+    """Change the sizes, names and other values that the nodes below `root` hold."""
     new: dict[Node, Node] = {}
 
     def renewed(part: Any) -> Any:
         match part:
             case Node():
-                return new[part] if part in new else resize(part, sizes)
+                return new[part] if part in new else _with_parts(part, change)
             case tuple():
                 return tuple(map(renewed, part))
             case Operation(maker=(make, arguments)):
                 return make(*renewed(arguments))
-            case sympy.Expr() if not part.free_symbols.isdisjoint(sizes):
-                return sympy.expand(part.xreplace(sizes))
-        return part
+        return change(part)
 
     for node in topological([root]):
         new[node] = node if isinstance(node, Constant) else type(node)(*map(renewed, node.fields))

@@ -19,6 +19,7 @@ from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated
+from derivatrix.compiler.plan.recurrences import with_planned_loops
 from derivatrix.compiler.plan.row_kernels import rows
 from derivatrix.compiler.plan.sample_parts import parts
 from derivatrix.compiler.plan.sample_sums import sums
@@ -140,7 +141,7 @@ def _planned(
 
 def _prepared(outputs: Sequence[tuple[str, ir.Node]], join: Join = fuse) -> list[ir.Node]:
     """Rewrite the outputs by the passes that precede the choice of contraction orders."""
-    nodes = [node for _, node in outputs]
+    nodes = with_planned_loops([node for _, node in outputs])
     if _is_on_processor(join):
         nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square), is_long_sum)
     return share_functions(with_divided_powers(pull_out(nodes)))

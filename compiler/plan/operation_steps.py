@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import sympy
+
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.operation import Equation
+from derivatrix.compiler.ir.operation import Loop as TimeLoop
 from derivatrix.compiler.plan import solvers
 from derivatrix.compiler.plan.failures import failure_text, short_formula
+from derivatrix.compiler.plan.index_arithmetic import index_symbol
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
-from derivatrix.compiler.plan.steps import Newton, Operand
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Load,
+    Loop,
+    LoopNest,
+    Newton,
+    Operand,
+    Recurrence,
+    Statement,
+    Store,
+)
 from derivatrix.compiler.plan.uses import needed_inverses, reused_inverses
 from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, stack_operand
 from derivatrix.runtime.errors import UnsupportedError
@@ -172,6 +186,8 @@ class OperationSteps(Workspace):
             self._sylvester(node, target)
         elif node.operation.equation is not None:
             self._newton(node, node.operation.equation, target)
+        elif node.operation.loop is not None:
+            self._recurrence(node, node.operation.loop, view.buffer)
         else:
             self._operation(node, target)
 
@@ -211,6 +227,58 @@ class OperationSteps(Workspace):
                 failure and f"{node.operation.formula('unicode', 0)}: {failure}",
             )
         )
+
+    def _recurrence(self, node: ir.Apply, loop: TimeLoop, target: Buffer) -> None:
+        """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
+        if not self._on_processor:
+            raise UnsupportedError("scan: there are no kernels of loops over time on a device")
+        assert not node.stack, "stacked axes are inside the step"
+        inputs = [self._natural(argument) for argument, _ in node.arguments]
+        states = []
+        for position in range(len(loop.carries)):
+            sibling = node.sibling(position)
+            if position != node.output:
+                view = self._fresh(sibling.shape, range(sibling.ndim))
+                self._views.setdefault(sibling, view)
+            states.append(target if position == node.output else view.buffer)
+        time = sympy.Symbol(self._names.numbered("time"), integer=True)
+        before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
+        first = loop.length if loop.is_reversed else sympy.S.Zero
+        starts = inputs[: len(states)]
+        self.steps += [_start(*pair, first) for pair in zip(starts, states, strict=True)]
+        places: list[tuple[sympy.Expr, ...]] = [(before,) for _ in states]
+        places += [(time,) for _ in loop.slices]
+        places += [() if leaf.ndim else (sympy.S.Zero,) for leaf in loop.parameters]
+        buffers = [*states, *inputs[len(states) :]]
+        results = [(f"out_{n}", _vector(result)) for n, result in enumerate(loop.following)]
+        step = self._plan(f"step_{node.operation.key.replace('.', '_')}", loop.operands, results)
+        formula = node.operation.formula("unicode", node.output)
+        self.steps.append(
+            Recurrence(
+                formula.format(*(leaf.name for leaf in loop.operands)),
+                step,
+                time,
+                loop.length,
+                loop.is_reversed,
+                tuple(
+                    Operand(buffer, leaf.shape, index)
+                    for buffer, leaf, index in zip(buffers, loop.operands, places, strict=True)
+                ),
+                tuple(
+                    Operand(buffer, leaf.shape, (after,))
+                    for buffer, leaf in zip(states, loop.carries, strict=True)
+                ),
+            )
+        )
+
+    def _natural(self, node: ir.Node) -> Buffer:
+        """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""
+        view = self._view_of(node)
+        if view is None:
+            view = self._place(node, range(node.ndim))
+        if not view.is_natural or view.buffer.role == "constant" or not node.ndim:
+            view = self._copied(node, range(node.ndim))
+        return view.buffer
 
     def _arguments(self, node: ir.Apply) -> tuple[Operand, ...]:
         """Return the places of an operation's arguments, each broadcast to the full stack."""
@@ -261,6 +329,21 @@ class OperationSteps(Workspace):
             self._call("factorise", "sylvester.schur", *operands, failure=failure)
             self._schur[matrix] = form, vectors
         return self._schur[matrix]
+
+
+def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
+    """Copy the start of a loop over time to its place among the states."""
+    indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
+    load = Load(source, indices or (sympy.S.Zero,))
+    body: Statement = Store(Load(states, (first, *indices)), load, accumulate=False)
+    for index, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
+        body = Loop(index, extent, False, (body,))
+    return LoopNest(f"{states.name}[{first}] = {source.name}", (body,))
+
+
+def _vector(node: ir.Node) -> ir.Node:
+    """Write a number as a vector of one entry, as a kernel returns it."""
+    return node if node.ndim else ir.einsum([(node, ())], ("one",), sizes={"one": sympy.S.One})
 
 
 def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:

@@ -1,9 +1,9 @@
 """The imperative representation of a kernel as steps, for all targets.
 
 The steps are `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over scalar
-statements), `BlockCooperative`, `Only`, `Newton` and `Choose`. Sizes, indices and conditions are
-SymPy expressions over the names of sizes and loop indices; values are `Scalar` trees. `explain
---stage plan` prints the `str` of steps.
+statements), `BlockCooperative`, `Only`, `Newton`, `Recurrence` and `Choose`. Sizes, indices and
+conditions are SymPy expressions over the names of sizes and loop indices; values are `Scalar`
+trees. `explain --stage plan` prints the `str` of steps.
 """
 
 from __future__ import annotations
@@ -360,6 +360,29 @@ class Newton:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """Run a kernel for each time, one after the other.
+
+    step: the kernel of one step; index: the time; length: the number of steps; is_reversed: whether
+    time runs backwards. arguments, targets: what the kernel reads and writes, at that time.
+    """
+
+    comment: str
+    step: Plan
+    index: sympy.Symbol
+    length: sympy.Expr
+    is_reversed: bool
+    arguments: tuple[Operand, ...]
+    targets: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        arguments, targets = (", ".join(map(str, part)) for part in (self.arguments, self.targets))
+        direction = " backwards" if self.is_reversed else ""
+        head = f"for {self.index} < {self.length}{direction}: {arguments} -> {targets}"
+        return f"{head}\n{indent(str(self.step), '  ')}"
+
+
+@dataclass(frozen=True)
 class Choose:
     """Call the kernel of the cheapest of several plans, which compute the same. `variants`: (name
     of the cost, cost as a polynomial of sizes, plan)."""
@@ -371,7 +394,19 @@ class Choose:
         return "\n".join(["choose the cheapest", *parts])
 
 
-Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Only | Newton | Choose
+Step = (
+    Allocate
+    | Reuse
+    | Fill
+    | LoopNest
+    | Gemm
+    | Call
+    | BlockCooperative
+    | Only
+    | Newton
+    | Recurrence
+    | Choose
+)
 
 
 @dataclass(frozen=True)
@@ -542,6 +577,11 @@ class Plan:
     def equations(self) -> tuple[Newton, ...]:
         """The steps that solve equations."""
         return tuple(step for step in self.every_step if isinstance(step, Newton))
+
+    @property
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """The loops over time."""
+        return tuple(step for step in self.every_step if isinstance(step, Recurrence))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

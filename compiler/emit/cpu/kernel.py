@@ -31,6 +31,7 @@ from derivatrix.compiler.plan.steps import (
     Only,
     Operand,
     Plan,
+    Recurrence,
     Reuse,
     Size,
     Statement,
@@ -317,6 +318,23 @@ class _Writer(Statements):
                 texts = [self._operand(operand) for operand in (*step.arguments, step.target)]
                 lines = self._guarded(step.name, texts, step.failure, "NotConverged")
                 return StepText(step.comment, lines)
+            case Recurrence():
+                return self._recurrence(step)
+
+    def _recurrence(self, step: Recurrence) -> StepText:
+        """Print a loop that calls the kernel of a step."""
+        length = self.index(step.length)
+        times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
+        targets = []
+        for target in step.targets:
+            text = self._operand(target)
+            if not target.shape:  # an entry of a vector of states, as an array
+                (at,) = map(self.index, target.index)
+                text = f"{target.buffer.name}[{at} : {at} + 1]"
+            targets.append(text)
+        call = self._call(step.step.name, [*map(self._operand, step.arguments), *targets])
+        head = f"for {step.index} in {times}:"
+        return StepText(step.comment, (head, *(f"    {line}" for line in call)))
 
     def _call(self, name: str, arguments: Iterable[str]) -> list[str]:
         return call_lines(self.named(name), [*arguments])

@@ -30,7 +30,7 @@ from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence
 from derivatrix.compiler.targets import cpu
 
 HELPERS = (
@@ -58,14 +58,20 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     """Print the generated module; also return the support files that it needs. Raises
     DeclarationError for an input with a name that the module itself needs."""
     kernels, aliases = _kernels(module)
-    equations = _equations([function.plan for function in module.everything])
+    loops = _loops([function.plan for function in module.everything])
+    equations = [loop for loop in loops if isinstance(loop, Newton)]
     plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
-    plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
+    plans += [plan for loop in loops for plan in _plans_called(loop)]
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
         kernel_text(plan, module.name, f"The {word} of an equation, for `{equation.name}`.")
         for equation in equations
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
+    ]
+    inner += [
+        kernel_text(loop.step, module.name, f"A step: {loop.comment}")
+        for loop in loops
+        if isinstance(loop, Recurrence)
     ]
     operator = _operator(module)
     names_read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
@@ -128,15 +134,25 @@ def _operator(module: ModuleDescription) -> OperatorText | None:
     return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, names, call)
 
 
-def _equations(plans: Iterable[Plan]) -> list[Newton]:
-    """List the equations that the plans solve, each once, inner equations first."""
-    equations: dict[str, Newton] = {}
+def _loops(plans: Iterable[Plan]) -> list[Newton | Recurrence]:
+    """List the equations that the plans solve and their loops over time, each once, inner ones
+    first."""
+    loops: dict[str, Newton | Recurrence] = {}
     for plan in plans:
-        for equation in (*plan.equations, *_equations(plan.inner)):
-            for inner in _equations([equation.residual, equation.jacobian]):
-                equations.setdefault(inner.name, inner)
-            equations.setdefault(equation.name, equation)
-    return list(equations.values())
+        own: list[Newton | Recurrence] = [*plan.equations, *plan.recurrences]
+        inner = [called for loop in own for called in _plans_called(loop)]
+        for loop in (*_loops(inner), *own, *_loops(plan.inner)):
+            loops.setdefault(_loop_name(loop), loop)
+    return list(loops.values())
+
+
+def _loop_name(loop: Newton | Recurrence) -> str:
+    return loop.name if isinstance(loop, Newton) else loop.step.name
+
+
+def _plans_called(loop: Newton | Recurrence) -> list[Plan]:
+    """List the kernels that an equation or a loop over time calls."""
+    return [loop.residual, loop.jacobian] if isinstance(loop, Newton) else [loop.step]
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:

@@ -19,6 +19,7 @@ from derivatrix.compiler.plan.steps import (
     Gemm,
     Newton,
     Plan,
+    Recurrence,
     Rows,
     Sums,
 )
@@ -50,7 +51,7 @@ def calls_blas(plan: Plan) -> bool:
     """Return whether a kernel, or one that it calls, calls BLAS or LAPACK."""
     plans = (plan, *plan.inner)
     steps = [step for inner in plans for step in inner.every_step]
-    return any(isinstance(step, Gemm | Newton) for step in steps) or any(
+    return any(isinstance(step, Gemm | Newton | Recurrence) for step in steps) or any(
         _uses_registered_routine(kernel) for inner in plans for kernel in inner.kernels
     )
 

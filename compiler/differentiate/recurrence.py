@@ -1,0 +1,531 @@
+"""Operations that loop over time: all states of a recurrence h[t + 1] = f(h[t], x[t], p).
+
+The differential of a recurrence is a linear recurrence, whose coefficients are the Jacobians of the
+step at the states; its injected terms, those by x and p, are stacked over t and lie outside of the
+loop. The transpose of a linear recurrence runs backwards, the costate equation of optimal control
+(Bryson and Ho, Applied Optimal Control, 1975): λ[t] = A[t]ᵀ λ[t + 1] + h̄[t]. Both are recurrences
+again, so that derivatives of every order exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from itertools import count
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.differentiate.derivatives import size_texts
+from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.differentiate.vjp import transpose
+from derivatrix.compiler.formulas import render
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.dimensions import (
+    LENGTH,
+    Dimension,
+    Shape,
+    evaluate,
+    readings,
+    shape_text,
+)
+from derivatrix.compiler.ir.graph import size_symbols, transformed
+from derivatrix.compiler.ir.interpret import evaluate_all
+from derivatrix.compiler.ir.nodes import (
+    Apply,
+    Leaf,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    is_zero,
+    leaves,
+    slot,
+    used_slots,
+    zeros,
+)
+from derivatrix.compiler.ir.numpy_text import numpy_text
+from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
+from derivatrix.compiler.ir.structure import DECLARED_FACTS
+from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.simplify import simplify
+from derivatrix.runtime.errors import ShapeError
+
+Placeholders = Mapping[Leaf, Array]
+"""Placeholders in a step, with the arrays that they stand for."""
+
+
+def run_recurrence(
+    carries: Placeholders,
+    slices: Placeholders,
+    parameters: Placeholders,
+    following: Sequence[Node],
+    length: Dimension,
+    is_reversed: bool,
+    injections: Mapping[Leaf, Leaf] | None = None,
+    names: Mapping[Leaf, str] | None = None,
+) -> list[Array]:
+    """Return the states of a loop, an array (T + 1, *carry) for each carry.
+
+    carries: with their starts; slices: with arrays (T, ...); parameters: with what all steps read.
+    following: the carries after a step, expressions of the placeholders. length: T.
+    injections: the slices that are added to a carry, if the step is linear in both. names: of
+    placeholders in formulas, if other than their own.
+    """
+    added, names = [*(injections or {})], names or {}
+    used = {*leaves(following), *added}
+    slices = {leaf: array for leaf, array in slices.items() if leaf in used} or {
+        Leaf("clock", (), role="placeholder"): Array(zeros((length,)))
+    }
+    ordered = {leaf: slices[leaf] for leaf in (*added, *slices)}
+    parameters = {leaf: array for leaf, array in parameters.items() if leaf in used}
+    parameters |= _size_parameters(following, [*carries, *ordered, *parameters])
+    renamed: dict[Node, Leaf] = {}
+
+    def bound(letter: str, placeholders: Placeholders) -> tuple[Leaf, ...]:
+        for position, leaf in enumerate(placeholders):
+            name = f"{letter}{position}"
+            renamed[leaf] = Leaf(name, leaf.shape, leaf.structure, "placeholder")
+        return tuple(renamed[leaf] for leaf in placeholders)
+
+    loop = Loop(
+        carries=bound("c", carries),
+        slices=bound("x", ordered),
+        parameters=bound("p", parameters),
+        following=tuple(simplify(substitute(following, renamed))),
+        length=length,
+        injections=None
+        if injections is None
+        else tuple([*carries].index(carry) for carry in injections.values()),
+        is_reversed=is_reversed,
+    )
+    shown = (names.get(leaf, leaf.name) for leaf in (*carries, *ordered, *parameters))
+    operation = recurrence(loop, tuple(shown))
+    operands = [*carries.values(), *ordered.values(), *parameters.values()]
+    return [apply(operation, *operands, output=output) for output in range(len(carries))]
+
+
+@cache
+def recurrence(loop: Loop, names: tuple[str, ...]) -> Operation:
+    """Make the operation of a loop. names: those of its operands in formulas."""
+    rules = _Recurrence(loop, names)
+    is_linear = loop.injections is not None
+    operation = Operation(
+        name="scan",
+        ranks=tuple(len(shape) for shape in rules.argument_shapes),
+        outputs=tuple(f"states_{position}" for position in range(len(loop.carries))),
+        shapes=rules.shapes,
+        value=rules.value,
+        differential=rules.differential,
+        adjoint=rules.adjoint if is_linear else None,
+        rules=(_zero_if_linear_in_zeros,) if is_linear else (),
+        facts=rules.facts,
+        numpy=rules.numpy,
+        unicode=rules.formulas("unicode"),
+        latex=rules.formulas("latex"),
+        loop=loop,
+        domain=("",) * len(loop.operands),
+    )
+    object.__setattr__(operation, "maker", (_remade, (*loop.fields, names)))
+    return operation
+
+
+def _remade(*parts: Any) -> Operation:
+    """Make the operation of a loop with these fields, and these names."""
+    *fields, names = parts
+    return recurrence(Loop(*fields), names)
+
+
+def before_steps(states: Array, is_reversed: bool) -> Array:
+    """Return the states that the steps start from, in the order of the slices."""
+    return states[1:] if is_reversed else states[:-1]
+
+
+def after_steps(states: Array, is_reversed: bool) -> Array:
+    """Return the states that the steps end in, in the order of the slices."""
+    return states[:-1] if is_reversed else states[1:]
+
+
+def last_state(states: Array, is_reversed: bool) -> Array:
+    """Return the state that the loop ends in."""
+    return states[0] if is_reversed else states[-1]
+
+
+def over_time(
+    nodes: Sequence[Node], replacements: Mapping[Node, Node], length: Dimension
+) -> list[Array]:
+    """Evaluate expressions of one step at all times: arrays (T, ...).
+
+    replacements: placeholder -> array of the same shape, or with a leading axis of length T.
+    """
+    stacked = substitute(nodes, replacements, (length,))
+    results = []
+    for node, original in zip(stacked, nodes, strict=True):
+        if is_zero(node):
+            node = zeros((length, *original.shape))
+        elif node.ndim == original.ndim:
+            axes = range(node.ndim)
+            node = einsum([(node, axes)], ("time", *axes), sizes={"time": length})
+        results.append(Array(node))
+    return results
+
+
+def with_states(
+    nodes: Sequence[Node], following: Sequence[Node], after: Sequence[Leaf]
+) -> list[Node]:
+    """Replace `following`, the carries after a step, by the placeholders `after`, and functions of
+    their arguments by functions of them: 1 - tanh(z)² by 1 - h² where h = tanh(z)."""
+    replacements = {
+        node: leaf
+        for node, leaf in zip(following, after, strict=True)
+        if not isinstance(node, Leaf) and leaves([node])
+    }
+
+    def rewritten(node: Node) -> Node:
+        if node in replacements:
+            return replacements[node]
+        if not isinstance(node, Map):
+            return node
+        for result, leaf in replacements.items():
+            if isinstance(result, Map) and result.arguments == node.arguments:
+                last = slot(len(node.arguments))
+                expression = node.expression.subs(result.expression, last)
+                if expression.free_symbols == {last}:
+                    return Map(*used_slots(expression, (*node.arguments, leaf)))
+        return node
+
+    return transformed(nodes, rewritten)
+
+
+def _zero_if_linear_in_zeros(node: Apply) -> Node | None:
+    """Replace a linear loop by zero if its starts and the terms added to its states are zero."""
+    loop = node.operation.loop
+    assert loop is not None and loop.injections is not None
+    terms = node.arguments[: len(loop.carries) + len(loop.injections)]
+    return zeros(node.shape) if all(is_zero(term) for term, _ in terms) else None
+
+
+def _size_parameters(following: Sequence[Node], operands: Sequence[Leaf]) -> dict[Leaf, Array]:
+    """Make a parameter, an array of zeros, for each size that a step reads and that no operand's
+    shape gives."""
+    unread = size_symbols(following) - {*readings([leaf.shape for leaf in operands])}
+    return {
+        Leaf(f"size {size}", (size,), role="placeholder"): Array(zeros((size,)))
+        for size in sorted(unread, key=str)
+    }
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Number names that occur repeatedly."""
+    result: list[str] = []
+    for name in names:
+        candidates = (f"{name}{number or ''}" for number in count())
+        result.append(next(candidate for candidate in candidates if candidate not in result))
+    return result
+
+
+class _Recurrence:
+    """The rules of a loop. names: those of its operands in formulas."""
+
+    def __init__(self, loop: Loop, names: Sequence[str]) -> None:
+        self.loop = loop
+        self.names = dict(zip(loop.operands, distinct(names), strict=True))
+        self.argument_shapes = [
+            (loop.length, *leaf.shape) if leaf in loop.slices else leaf.shape
+            for leaf in loop.operands
+        ]
+
+    def shapes(self, cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+        for leaf, core, shape in zip(self.loop.operands, cores, self.argument_shapes, strict=True):
+            if core != shape:
+                raise ShapeError(
+                    f"scan: {self.names[leaf]} has shape {shape_text(core)}, expected "
+                    f"{shape_text(shape)}"
+                )
+        states = sympy.expand(self.loop.length + 1)
+        return tuple((states, *leaf.shape) for leaf in self.loop.carries)
+
+    def facts(self, arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
+        carry = self.loop.carries[output]
+        return DECLARED_FACTS.get(carry.structure, frozenset()) if carry.ndim > 1 else frozenset()
+
+    # Derivatives
+
+    @cached_property
+    def _tangents(self) -> dict[Leaf, Leaf]:
+        return {
+            leaf: Leaf(f"d_{leaf.name}", leaf.shape, role="tangent") for leaf in self.loop.operands
+        }
+
+    @cached_property
+    def _after(self) -> tuple[Leaf, ...]:
+        """Placeholders of the carries after a step."""
+        return tuple(
+            Leaf(f"after_{leaf.name}", leaf.shape, leaf.structure, "placeholder")
+            for leaf in self.loop.carries
+        )
+
+    @cached_property
+    def _differential(self) -> list[Node]:
+        """The tangents of the carries after a step, where all operands vary."""
+        return simplify(differential(self.loop.following, dict(self._tangents.items())))
+
+    def differential(self, at: Point) -> tuple[Array, ...]:
+        """dh[t + 1] = A[t] dh[t] + b[t], where A is the Jacobian of the step by h at the states,
+        and b its differential by everything else."""
+        loop = self.loop
+        carry_count = len(loop.carries)
+        tangents = dict(zip(loop.operands, at.tangents, strict=True))
+        fixed = [leaf for leaf, tangent in tangents.items() if is_zero(tangent.node)]
+        varying = self._varying_carries(fixed)
+        fixed_tangents = [
+            self._tangents[leaf]
+            for leaf in loop.operands
+            if (leaf not in varying if leaf in loop.carries else leaf in fixed)
+        ]
+        following = [loop.carries.index(carry) for carry in varying]
+        nodes = simplify(
+            substitute(
+                [self._differential[position] for position in following],
+                {leaf: zeros(leaf.shape) for leaf in fixed_tangents},
+            )
+        )
+        nodes = with_states(nodes, loop.following, self._after)
+        carried = [self._tangents[carry] for carry in varying]
+        others = [self._tangents[leaf] for leaf in loop.operands[carry_count:] if leaf not in fixed]
+        linear = _without(nodes, others)
+        added = _without(nodes, carried)
+        arguments = dict(zip(loop.operands, at.arguments, strict=True))
+        coefficients: dict[Leaf, Array] = {leaf: arguments[leaf] for leaf in loop.slices}
+        for carry, after, result in zip(loop.carries, self._after, at.results, strict=True):
+            coefficients[carry] = before_steps(result, loop.is_reversed)
+            coefficients[after] = after_steps(result, loop.is_reversed)
+        values: dict[Node, Node] = {
+            leaf: array.node for leaf, array in (*arguments.items(), *coefficients.items())
+        }
+        values |= {
+            self._tangents[leaf]: tangents[leaf].node for leaf in loop.operands[carry_count:]
+        }
+        terms = {
+            Leaf(f"b_{carry.name}", carry.shape, role="placeholder"): (carry, term)
+            for carry, term in zip(varying, over_time(added, values, loop.length), strict=True)
+            if not is_zero(term.node)
+        }
+        injected = {self._tangents[carry]: leaf for leaf, (carry, _) in terms.items()}
+        steps = [
+            Sum((node, injected[tangent]), node.shape) if tangent in injected else node
+            for node, tangent in zip(linear, carried, strict=True)
+        ]
+        states = run_recurrence(
+            {self._tangents[carry]: tangents[carry] for carry in varying},
+            {leaf: term for leaf, (_, term) in terms.items()} | coefficients,
+            {leaf: arguments[leaf] for leaf in loop.parameters},
+            steps,
+            loop.length,
+            loop.is_reversed,
+            {leaf: self._tangents[carry] for leaf, (carry, _) in terms.items()},
+            self._names_of_derivatives(),
+        )
+        results = dict(zip(varying, states, strict=True))
+        return tuple(
+            results.get(carry, Array(zeros(result.node.shape)))
+            for carry, result in zip(loop.carries, at.results, strict=True)
+        )
+
+    def _varying_carries(self, fixed: Collection[Leaf]) -> list[Leaf]:
+        """List the carries that vary if all operands but those in `fixed` do."""
+        loop = self.loop
+        varying = [leaf for leaf in loop.operands if leaf not in fixed]
+        reads = [set(leaves([tangent])) for tangent in self._differential]
+        while True:
+            moving = {self._tangents[leaf] for leaf in varying}
+            further = [
+                carry
+                for carry, tangents in zip(loop.carries, reads, strict=True)
+                if carry not in varying and tangents & moving
+            ]
+            if not further:
+                return [carry for carry in loop.carries if carry in varying]
+            varying += further
+
+    def _names_of_derivatives(self) -> dict[Leaf, str]:
+        names = dict(self.names)
+        for leaf, tangent in self._tangents.items():
+            names[tangent] = f"d{self.names[leaf]}"
+        for carry, after in zip(self.loop.carries, self._after, strict=True):
+            names[after] = f"{self.names[carry]}_next"
+        return names
+
+    def adjoint(self, at: Point, cotangents: Sequence[Array]) -> dict[int, Array]:
+        """λ[t] = A[t]ᵀ λ[t + 1] + h̄[t], which ends in λ[T] = h̄[T], for a linear loop."""
+        loop = self.loop
+        adjoints = {
+            carry: Leaf(f"adjoint_{carry.name}", carry.shape, role="placeholder")
+            for carry in loop.carries
+        }
+        pulled: list[list[Node]] = [[] for _ in loop.carries]
+        for carry, node in zip(loop.carries, loop.following, strict=True):
+            shares = transpose(node, loop.carries, adjoints[carry])
+            for contributions, share in zip(pulled, shares, strict=True):
+                contributions.append(share)
+        terms = {
+            carry: simplify([before_steps(cotangent, loop.is_reversed).node])[0]
+            for carry, cotangent in zip(loop.carries, cotangents, strict=True)
+        }
+        injected = {
+            Leaf(f"b_{carry.name}", carry.shape, role="placeholder"): carry
+            for carry, term in terms.items()
+            if not is_zero(term)
+        }
+        for leaf, carry in injected.items():
+            pulled[loop.carries.index(carry)].append(leaf)
+        arguments = dict(zip(loop.operands, at.arguments, strict=True))
+        states = run_recurrence(
+            {
+                adjoints[carry]: last_state(cotangent, loop.is_reversed)
+                for carry, cotangent in zip(loop.carries, cotangents, strict=True)
+            },
+            {leaf: Array(terms[carry]) for leaf, carry in injected.items()}
+            | {leaf: arguments[leaf] for leaf in loop.slices},
+            {leaf: arguments[leaf] for leaf in loop.parameters},
+            [
+                Sum(tuple(contributions), carry.shape)
+                for contributions, carry in zip(pulled, loop.carries, strict=True)
+            ],
+            loop.length,
+            not loop.is_reversed,
+            {leaf: adjoints[carry] for leaf, carry in injected.items()},
+            self.names | {leaf: f"λ_{self.names[carry]}" for carry, leaf in adjoints.items()},
+        )
+        results = {
+            position: last_state(adjoint, not loop.is_reversed)
+            for position, adjoint in enumerate(states)
+        }
+        for position, carry_position in enumerate(loop.injections or (), len(loop.carries)):
+            results[position] = before_steps(states[carry_position], not loop.is_reversed)
+        return results
+
+    # Values
+
+    def value(
+        self, arguments: Sequence[np.ndarray], parameters: Parameters
+    ) -> tuple[np.ndarray, ...]:
+        """Run the loop for each index of the leading axes."""
+        stacks = [
+            array.shape[: array.ndim - len(shape)]
+            for array, shape in zip(arguments, self.argument_shapes, strict=True)
+        ]
+        stack = np.broadcast_shapes(*stacks)
+        arrays = [
+            np.broadcast_to(array, stack + array.shape[len(axes) :])
+            for array, axes in zip(arguments, stacks, strict=True)
+        ]
+        sizes = self._sizes([array.shape[len(stack) :] for array in arrays])
+        length = int(evaluate(self.loop.length, sizes))
+        results = tuple(
+            np.empty((*stack, length + 1, *array.shape[len(stack) :]))
+            for array, _ in zip(arrays, self.loop.carries, strict=False)
+        )
+        for at in np.ndindex(*stack):
+            states = self._states([array[at] for array in arrays], length, sizes)
+            for result, state in zip(results, states, strict=True):
+                result[at] = state
+        return results
+
+    def _states(
+        self, arguments: Sequence[np.ndarray], length: int, sizes: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        loop = self.loop
+        values = {leaf.name: a for leaf, a in zip(loop.operands, arguments, strict=True)}
+        states = [[np.asarray(values[leaf.name], dtype=np.float64) for leaf in loop.carries]]
+        times = range(length)
+        for time in reversed(times) if loop.is_reversed else times:
+            step = {leaf.name: values[leaf.name][time] for leaf in loop.slices}
+            carried = {leaf.name: a for leaf, a in zip(loop.carries, states[-1], strict=True)}
+            states.append(evaluate_all(loop.following, {**values, **step, **carried}, sizes))
+        if loop.is_reversed:
+            states.reverse()
+        return [np.stack(carry_states) for carry_states in zip(*states, strict=True)]
+
+    def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for symbol, reading in readings(self.argument_shapes).items():
+            length = sympy.Integer(shapes[reading.position][reading.axis])
+            value = reading.value.xreplace({LENGTH: length})
+            sizes[symbol.name] = int(evaluate(value, sizes))
+        return sizes
+
+    # Formulas
+
+    def formulas(self, style: str) -> tuple[str, ...]:
+        """Format strings, as "scan(h = tanh(W h + U x), x in {1}, h = {0})"; for several carries
+        with the one that is the result first."""
+        loop = self.loop
+        position = {leaf: n for n, leaf in enumerate(loop.operands)}
+        fields = {leaf: f"QZ{n}ZQ" for leaf, n in position.items() if leaf in loop.parameters}
+        shown = {
+            leaf: Leaf(fields.get(leaf, self.names[leaf]), leaf.shape, leaf.structure)
+            for leaf in loop.operands
+        }
+        names = {leaf: render(shown[leaf], style) for leaf in loop.operands}
+        bodies = substitute(loop.following, shown)
+        steps = [
+            f"{names[leaf]} = {render(body, style)}"
+            for leaf, body in zip(loop.carries, bodies, strict=True)
+        ]
+        member = r" \in " if style == "latex" else " in "
+        sources = [f"{names[leaf]}{member}QZ{position[leaf]}ZQ" for leaf in loop.slices] + [
+            f"{names[leaf]} = QZ{position[leaf]}ZQ" for leaf in loop.carries
+        ]
+        name = r"\operatorname{scan}" if style == "latex" else "scan"
+        direction = ["reverse"] if loop.is_reversed else []
+        texts = []
+        for output in range(len(loop.carries)):
+            ordered = [steps[output], *steps[:output], *steps[output + 1 :]]
+            text = f"{name}({', '.join([*ordered, *sources, *direction])})"
+            text = text.replace("{", "{{").replace("}", "}}")
+            texts.append(re.sub(r"QZ(\d+)ZQ", r"{\1}", text))
+        return tuple(texts)
+
+    def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
+        """The text that runs the loop for each index of the leading axes."""
+        loop = self.loop
+        arrays = [
+            Leaf(f"{leaf.name}_", shape)
+            for leaf, shape in zip(loop.operands, self.argument_shapes, strict=True)
+        ]
+        sizes = size_texts(arrays)
+        steps = ", ".join(numpy_text(node, sizes) for node in loop.following)
+        names = [leaf.name for leaf in loop.operands]
+        stepping = ", ".join([leaf.name for leaf in (*loop.carries, *loop.slices)])
+        slices = "".join(f", {leaf.name}_[t]" for leaf in loop.slices)
+        bound = {leaf.name: f"{leaf.name}_" for leaf in loop.parameters}
+        step = f"(lambda {stepping}{''.join(f', {p}={a}' for p, a in bound.items())}: ({steps},))"
+        times = f"np.arange({loop.slices[0].name}_.shape[0])" + "[::-1]" * loop.is_reversed
+        starts = ", ".join(f"{leaf.name}_" for leaf in loop.carries)
+        order = "[::-1]" if loop.is_reversed else ""
+        run = (
+            f"[states := [({starts},)], [states.append({step}(*states[-1]{slices})) "
+            f"for t in {times}], np.array([state[{output}] for state in states{order}])][-1]"
+        )
+        first_slice = len(loop.carries)
+        states = f"np.zeros(np.shape({arguments[first_slice]})[{-1 - loop.slices[0].ndim}] + 1)"
+        letters = iter("abcdefghijklmnopqruvwxyz")
+        shapes = ["s"]
+        for leaf in loop.operands:
+            axes = ["t"] * (leaf in loop.slices) + [next(letters) for _ in leaf.shape]
+            shapes.append(",".join(axes))
+        result = ",".join(filter(None, ["s", shapes[1 + output]]))
+        signature = f"{','.join(f'({shape})' for shape in shapes)}->({result})"
+        parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
+        return (
+            f"np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
+            f"({', '.join([states, *arguments])})"
+        )
+
+
+def _without(nodes: Sequence[Node], tangents: Sequence[Leaf]) -> list[Node]:
+    """Set tangents in linear expressions of tangents to zero."""
+    return simplify(substitute(nodes, {leaf: zeros(leaf.shape) for leaf in tangents}))

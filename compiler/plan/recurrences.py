@@ -1,0 +1,130 @@
+"""Loops over time as kernels run them: stacked axes inside the step, so that one product serves all
+of them, and what does not depend on the carries computed before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derivatrix.compiler.differentiate.recurrence import over_time, run_recurrence
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import depending, transformed
+from derivatrix.compiler.ir.operation import Loop
+from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.plan.uses import is_elementwise
+
+
+def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
+    """Rewrite the loops below `roots` as kernels run them."""
+    return transformed(roots, _planned)
+
+
+def _planned(node: ir.Node) -> ir.Node:
+    if not isinstance(node, ir.Apply) or node.operation.loop is None:
+        return node
+    return _unstacked(node) if node.stack else _hoisted(node)
+
+
+def _unstacked(node: ir.Apply) -> ir.Node:
+    """Move the stacked axes of a loop into its step."""
+    loop = node.operation.loop
+    assert loop is not None
+    depth = len(node.stack)
+    replacements: dict[ir.Node, ir.Node] = {}
+    carries: dict[ir.Leaf, Array] = {}
+    slices: dict[ir.Leaf, Array] = {}
+    parameters: dict[ir.Leaf, Array] = {}
+    for leaf, (argument, labels) in zip(loop.operands, node.arguments, strict=True):
+        if leaf in loop.carries:
+            argument, labels = _broadcast(argument, labels, node.stack), tuple(range(depth))
+        stack = tuple(node.stack[label] for label in labels)
+        stacked_leaf = ir.Leaf(leaf.name, stack + leaf.shape, leaf.structure, leaf.role)
+        if labels:
+            replacements[leaf] = _broadcast(stacked_leaf, labels, node.stack)
+        if leaf in loop.carries:
+            carries[stacked_leaf] = Array(argument)
+        elif leaf in loop.slices:
+            slices[stacked_leaf] = Array(_time_first(argument, len(labels)))
+        else:
+            parameters[stacked_leaf] = Array(argument)
+    following = [
+        after if after.ndim > carry.ndim else _broadcast(after, (), node.stack)
+        for after, carry in zip(
+            substitute(loop.following, replacements, node.stack), loop.carries, strict=True
+        )
+    ]
+    states = run_recurrence(carries, slices, parameters, following, loop.length, loop.is_reversed)
+    result = states[node.output].node
+    assert isinstance(result, ir.Apply)
+    result = _hoisted(result)
+    axes = range(depth + 1, result.ndim)
+    return ir.einsum([(result, ("time", *range(depth), *axes))], (*range(depth), "time", *axes))
+
+
+def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
+    """Broadcast a node with some stacked axes to all of them, in order."""
+    core = [("core", axis) for axis in range(node.ndim - len(labels))]
+    sizes = dict(enumerate(stack))
+    return ir.einsum([(node, (*labels, *core))], [*range(len(stack)), *core], sizes=sizes)
+
+
+def _time_first(node: ir.Node, depth: int) -> ir.Node:
+    """Move the axis of times before the `depth` stacked axes."""
+    if not depth:
+        return node
+    core = range(depth + 1, node.ndim)
+    return ir.einsum([(node, (*range(depth), "time", *core))], ("time", *range(depth), *core))
+
+
+def _hoisted(node: ir.Apply) -> ir.Node:
+    """Compute before a loop what its steps would repeat, or would compute time by time, without the
+    carries: functions of parameters once, products and operations for all times at once."""
+    loop = node.operation.loop
+    assert loop is not None
+    arguments: dict[ir.Node, ir.Node] = {
+        leaf: argument for leaf, (argument, _) in zip(loop.operands, node.arguments, strict=True)
+    }
+    order = ir.topological(loop.following)
+    carried = depending(order, loop.carries)
+    timed = depending(order, loop.slices)
+    hoisted = _outermost(loop, carried, timed)
+    if not hoisted:
+        return node
+    placeholders = {
+        part: ir.Leaf(f"hoisted {number}", part.shape, role="placeholder")
+        for number, part in enumerate(hoisted)
+    }
+    by_time = [part for part in hoisted if part in timed]
+    fixed = [part for part in hoisted if part not in timed]
+    slices = {leaf: Array(arguments[leaf]) for leaf in loop.slices}
+    parameters = {leaf: Array(arguments[leaf]) for leaf in loop.parameters}
+    stacked = over_time(by_time, arguments, loop.length)
+    outside = [*(array.node for array in stacked), *substitute(fixed, arguments)]
+    computed = dict(zip((*by_time, *fixed), with_planned_loops(outside), strict=True))
+    slices |= {placeholders[part]: Array(computed[part]) for part in by_time}
+    parameters |= {placeholders[part]: Array(computed[part]) for part in fixed}
+    carries = {leaf: Array(arguments[leaf]) for leaf in loop.carries}
+    following = substitute(loop.following, placeholders)
+    states = run_recurrence(carries, slices, parameters, following, loop.length, loop.is_reversed)
+    return states[node.output].node
+
+
+def _outermost(loop: Loop, carried: set[ir.Node], timed: set[ir.Node]) -> list[ir.Node]:
+    """List the largest parts of a step that are worth computing before the loop."""
+    readers: dict[ir.Node, list[ir.Node]] = {}
+    order = ir.topological(loop.following)
+    for reader in order:
+        for child in reader.children:
+            readers.setdefault(child, []).append(reader)
+    costly: dict[ir.Node, bool] = {}
+    parts = []
+    for part in order:
+        if part in carried or isinstance(part, ir.Leaf | ir.Constant | ir.Structural):
+            continue
+        below = any(costly.get(child, False) for child in part.children)
+        costly[part] = below or part not in timed or not is_elementwise(part)
+        is_outermost = part in loop.following or any(r in carried for r in readers.get(part, ()))
+        if is_outermost and costly[part] and ir.leaves([part]):
+            parts.append(part)
+    return parts

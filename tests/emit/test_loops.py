@@ -1,0 +1,128 @@
+"""Kernels of loops over time against the interpreter, for any number of steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import dump, generate
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.runtime.errors import UnsupportedError
+from tests.loops import (
+    chebyshev,
+    dense_likelihood,
+    elman,
+    garch,
+    kalman,
+    nested,
+    root_in_step,
+    updated_cholesky,
+)
+from tests.points import draw, numbers
+
+FIRST = ["value", "vjp", "jvp"]
+FUNCTIONS = [
+    elman().function.with_kinds([*FIRST, "gradient", "hvp"]),
+    garch().function.with_kinds(["value_and_gradient", "hvp"]),
+    chebyshev().function.with_kinds([*FIRST, "jacobian"]),
+    nested().function.with_kinds(FIRST),
+    root_in_step().function.with_kinds(FIRST),
+    updated_cholesky().function.with_kinds(FIRST),
+]
+
+
+def _check(function: Function, module: Any, length: int) -> None:
+    """Compare all kernels of a module with the interpreter's values of their results."""
+    sizes = {"T": length, "n": 3, "m": 2, "batch": 4}
+    generator = np.random.default_rng(length)
+    derivatives = function.derivatives
+    for kind in function.kinds:
+        values = {}
+        for leaf in derivatives.arguments(kind):
+            scale = 0.3 if leaf.structure == "positive" else 0.5
+            values[leaf.name] = scale * draw(leaf, generator, sizes)
+        results = {key: evaluate(n, values, sizes) for key, n in derivatives.batched(kind).items()}
+        returned = getattr(module, kind)(*values.values())
+        for key, expected in results.items():
+            np.testing.assert_allclose(
+                _part(returned, kind, key, function.wrt), expected, rtol=1e-9, atol=1e-11
+            )
+
+
+def _part(returned: Any, kind: str, key: Sequence[str], wrt: Sequence[str]) -> Any:
+    """The result of a key in what a function of a module returns."""
+    if kind == "value_and_gradient":
+        returned = returned.gradient if key else returned.value
+    if len(wrt) == 1:
+        return returned
+    for name in key:
+        returned = getattr(returned, name)
+    return returned
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_kernels(function: Function) -> None:
+    module = dx.compile(function)
+    for length in (0, 1, 2, 7, 30):
+        _check(function, module, length)
+
+
+def test_jacobians_and_hessians() -> None:
+    declared = elman().function
+    function = replace(declared, wrt=("U", "h0")).with_kinds(["jacobian", "hessian"])
+    module = dx.compile(function)
+    for length in (0, 1, 3):
+        _check(function, module, length)
+
+
+def test_batch() -> None:
+    """Samples share the product of each step; one that has no batch axis is summed over it."""
+    declared = elman().function
+    function = replace(declared, batch=("X",)).with_kinds(["value", "vjp"])
+    module = dx.compile(function)
+    for length in (0, 3):
+        _check(function, module, length)
+
+
+def test_kalman_filter() -> None:
+    function = kalman(wrt=["A", "R", "P0"], kinds=["value_and_gradient"])
+    module = dx.compile(function)
+    for length in (1, 2, 30):
+        _check(function, module, length)
+    sizes: Mapping[str, int] = {"T": 40, "n": 4, "m": 3}
+    generator = np.random.default_rng(5)
+    values = [
+        (0.4 if leaf.name in "AC" else 1.0) * draw(leaf, generator, sizes)
+        for leaf in function.inputs
+    ]
+    assert all(
+        value.shape == numbers(leaf.shape, sizes)
+        for value, leaf in zip(values, function.inputs, strict=True)
+    )
+    assert module.value(*values) == pytest.approx(dense_likelihood(*values), rel=1e-10)
+
+
+def test_products_without_the_carry_are_computed_before_the_loop() -> None:
+    plan = dump(elman().function.with_kinds(["value"]), "plan")
+    before, loop = plan.split("for time", 1)
+    assert "gemm" in before and "X(T, m) @ U" in before
+    assert "U" not in loop.split("nest out")[0]
+
+
+def test_text_does_not_depend_on_other_loops() -> None:
+    """Symbols of a step have names of their own; they do not show in the module."""
+    function = root_in_step().function.with_kinds(FIRST)
+    assert generate(function).text == generate(root_in_step().function.with_kinds(FIRST)).text
+    assert not re.search(r"_scan\d+_", generate(function).text)
+
+
+def test_no_kernel_on_a_device() -> None:
+    with pytest.raises(UnsupportedError, match=r"scan: .* no kernels .* device"):
+        generate(elman().function, "cuda")

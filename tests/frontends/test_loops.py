@@ -1,0 +1,245 @@
+"""Loops over time: values against loops of Python, derivatives against differences."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+import derivatrix as dx
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+from tests.loops import CASES, Case, T, dense_likelihood, kalman, n
+from tests.points import along, draw
+
+LENGTHS = (0, 1, 2, 7)
+Values = Mapping[str, np.ndarray]
+
+
+def _sizes(length: int) -> dict[str, int]:
+    return {"T": length, "n": 3, "m": 2}
+
+
+def _point(function: Function, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(7)
+    scale = {"general": 0.6, "positive": 0.3}
+    return {
+        leaf.name: scale.get(leaf.structure, 1.0) * draw(leaf, generator, sizes)
+        for leaf in function.inputs
+    }
+
+
+def _differences(
+    function: Callable[[Values], Any], values: Values, name: str, structure: str
+) -> np.ndarray:
+    """The Jacobian by an input, from differences of order 4 along its structure."""
+    array, step = values[name], 1e-3
+    columns = []
+    for at in np.ndindex(array.shape):
+        direction = np.zeros_like(array)
+        direction[at] = 1
+        if structure == "spd":
+            direction = (direction + direction.T) / 2
+        f = [function({**values, name: array + k * step * direction}) for k in (-2, -1, 1, 2)]
+        columns.append((f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * step))
+    jacobian = np.array(columns).reshape(array.shape + np.shape(function(values)))
+    return (
+        np.moveaxis(jacobian, range(array.ndim), range(-array.ndim, 0)) if array.ndim else jacobian
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.name)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_value(case: Case, length: int) -> None:
+    sizes = _sizes(length)
+    values = _point(case.function, sizes)
+    expected = case.value(**values)
+    (value,) = case.function.derivatives.results("value").values()
+    text = eval(case.function.declaration, {"np": np, "scipy": scipy, **values})
+    np.testing.assert_allclose(evaluate(value, values, sizes), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(text, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.name)
+@pytest.mark.parametrize("length", (0, 1, 3))
+def test_first_derivatives(case: Case, length: int) -> None:
+    function, sizes = case.function, _sizes(length)
+    values = _point(function, sizes)
+    generator = np.random.default_rng(3)
+    structures = {leaf.name: leaf.structure for leaf in function.inputs}
+    results = {kind: function.derivatives.results(kind) for kind in ("jacobian", "jvp", "vjp")}
+    shape = np.shape(case.value(**values))
+    cotangent = generator.normal(size=shape)
+    tangents = {
+        name: along(function.inputs[position], generator.normal(size=values[name].shape))
+        for position, name in enumerate(structures)
+    }
+    named = {f"tangent_{name}": tangent for name, tangent in tangents.items()}
+    expected_jvp = np.zeros(shape)
+    for name, structure in structures.items():
+        jacobian = evaluate(results["jacobian"][name,], values, sizes)
+        expected = _differences(lambda at: case.value(**at), values, name, structure)
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-7, atol=1e-7)
+        vjp = evaluate(results["vjp"][name,], {**values, "cotangent": cotangent}, sizes)
+        np.testing.assert_allclose(
+            vjp, np.tensordot(cotangent, jacobian, len(shape)), rtol=1e-10, atol=1e-10
+        )
+        expected_jvp += np.tensordot(jacobian, tangents[name], tangents[name].ndim)
+    jvp = evaluate(results["jvp"][()], {**values, **named}, sizes)
+    np.testing.assert_allclose(jvp, expected_jvp, rtol=1e-10, atol=1e-10)
+
+
+SCALAR = [case for case in CASES if not case.function.expression.shape]
+
+
+@pytest.mark.parametrize("case", SCALAR, ids=lambda case: case.function.name)
+def test_second_derivatives(case: Case) -> None:
+    function, sizes = case.function, _sizes(2)
+    values = _point(function, sizes)
+    gradient, hessian = (function.derivatives.results(kind) for kind in ("gradient", "hessian"))
+    structures = {leaf.name: leaf.structure for leaf in function.inputs}
+    for row, column in itertools.product(structures, repeat=2):
+        expected = _differences(
+            lambda at, row=row: evaluate(gradient[row,], at, sizes),
+            values,
+            column,
+            structures[column],
+        )
+        block = evaluate(hessian[row, column], values, sizes)
+        np.testing.assert_allclose(block, expected, rtol=1e-6, atol=1e-6)
+
+
+def _observations(length: int) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+    sizes = _sizes(length)
+    return sizes, _point(kalman(), sizes)
+
+
+@pytest.mark.parametrize("length", (1, 4))
+def test_kalman_filter_is_the_likelihood_of_all_observations(length: int) -> None:
+    function = kalman()
+    sizes, values = _observations(length)
+    (value,) = function.derivatives.results("value").values()
+    assert evaluate(value, values, sizes) == pytest.approx(dense_likelihood(**values), rel=1e-11)
+    gradient = function.derivatives.results("gradient")
+    for leaf in function.inputs:
+        expected = _differences(
+            lambda at: dense_likelihood(**at), values, leaf.name, leaf.structure
+        )
+        result = evaluate(gradient[leaf.name,], values, sizes)
+        np.testing.assert_allclose(result, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_hessian_of_the_kalman_filter() -> None:
+    function = kalman(wrt=["R"])
+    sizes, values = _observations(3)
+    results = function.derivatives.results
+    expected = _differences(
+        lambda at: evaluate(results("gradient")["R",], at, sizes), values, "R", "spd"
+    )
+    hessian = evaluate(results("hessian")["R", "R"], values, sizes)
+    np.testing.assert_allclose(hessian, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_one_loop_for_the_differential_and_one_for_its_transpose() -> None:
+    """The states of the value are those of the gradient; parameters are summed after the loop."""
+    function = CASES[0].function
+    formula = function.formula("gradient", "W")
+    assert formula.count("scan(") == 2
+    assert formula.count("reverse") == 1
+    assert "h_next∘²" in formula  # 1 - tanh(z)² at the states, not at z
+
+
+def test_function_with_a_loop_is_called_and_pickled() -> None:
+    function = CASES[0].function
+    assert pickle.loads(pickle.dumps(function)) == function
+    X, W = dx.matrix("V", 4, 2), dx.matrix("W", 3, 3)
+    U, start = dx.matrix("U", 3, 2), dx.vector("start", 3)
+    called = dx.function("called", [X, W, U, start], function(2 * W, U, X, start))
+    generator = np.random.default_rng(1)
+    values = {leaf.name: draw(leaf, generator, {}) for leaf in called.inputs}
+    V, W_value, U_value, h0 = (values[name] for name in ("V", "W", "U", "start"))
+    expected = CASES[0].value(2 * W_value, U_value, V, h0)
+    assert evaluate(called.expression, values, {}) == pytest.approx(expected, rel=1e-13)
+
+
+def test_loop_of_a_derivative() -> None:
+    """Gradient descent: the step is a derivative; its own derivative by the rate."""
+    A, x0, rate = dx.matrix("A", n, n), dx.vector("x0", n), dx.scalar("rate")
+    x = dx.vector("x", n)
+    slope = dx.function("slope", [x, A], dx.grad(dx.sum(dx.cos(A @ x)), x))
+    last, _ = dx.scan(lambda x, _: (x - rate * slope(x, A), None), x0, length=3)
+    expression = dx.grad(dx.sum(last**2), rate)
+    function = dx.function("trained", [A, x0, rate], expression)
+    sizes = {"n": 3}
+    values = _point(function, sizes)
+
+    def loss(values: Values) -> Any:
+        x = values["x0"]
+        for _ in range(3):
+            x = x + values["rate"] * values["A"].T @ np.sin(values["A"] @ x)
+        return (x**2).sum()
+
+    expected = _differences(loss, values, "rate", "general")
+    np.testing.assert_allclose(evaluate(function.expression, values, sizes), expected, rtol=1e-9)
+
+
+def test_nan_passes_through() -> None:
+    case = CASES[0]
+    sizes = _sizes(3)
+    values = _point(case.function, sizes)
+    values["X"][1] = np.nan
+    assert np.isnan(evaluate(case.function.expression, values, sizes))
+
+
+v, X = dx.vector("v", n), dx.matrix("X", T, n)
+
+
+def _leaking() -> None:
+    kept: list[Any] = []
+
+    def step(h: Any, x: Any) -> Any:
+        kept.append(h)
+        return h + x, None
+
+    dx.scan(step, v, X)
+    dx.scan(lambda g, y: (g + kept[0] * y, None), v, X)
+
+
+REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (
+        lambda: dx.scan(lambda h, x: (dx.outer(h, x), None), v, X),
+        ShapeError,
+        r"h has shape \(n, n\)",
+    ),
+    (lambda: dx.scan(lambda h, x: ((h, x), None), v, X), DeclarationError, "another structure"),
+    (lambda: dx.scan(lambda h, x: h, v, X), DeclarationError, r"no pair \(carry, y\)"),
+    (lambda: dx.scan(lambda h, x: (h, x), v), DeclarationError, "neither xs nor a length"),
+    (lambda: dx.scan(lambda h, x: (h, h), v, length=-1), DeclarationError, "no size"),
+    (lambda: dx.scan(lambda h, x: (h, h), v, X, length=3), ShapeError, "lengths differ"),
+    (lambda: dx.scan(lambda h, x: (h, h), v, (X, v)), ShapeError, "lengths differ"),
+    (lambda: dx.scan(lambda h, x: (h, h), v, dx.scalar("s")), ShapeError, "no axis to loop over"),
+    (lambda: dx.scan(lambda h: (h, h), v, X), DeclarationError, "two arguments"),
+    (lambda: dx.scan(3, v, X), DeclarationError, "step is a function"),  # type: ignore[arg-type]
+    (lambda: dx.scan(lambda h, x: (h, h), object(), X), UnsupportedError, "init"),
+    (_leaking, DeclarationError, "symbol that exists only within the step"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), REFUSED)
+def test_refused(call: Callable[[], object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text) as caught:
+        call()
+    assert str(caught.value).startswith("scan: ")
+
+
+def test_symbol_of_a_step_is_no_input() -> None:
+    kept: list[Any] = []
+    dx.scan(lambda h, x: (kept.append(h) or h + x, None), v, X)
+    with pytest.raises(DeclarationError, match="leaked"):
+        dx.function("leaked", [v], kept[0] + v)
