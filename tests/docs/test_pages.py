@@ -22,6 +22,7 @@ PAGES = (
     "docs/explanation/structures.md",
     "docs/how-to/composing.md",
     "docs/how-to/equations.md",
+    "docs/how-to/loops.md",
     "docs/how-to/wrong-gradients.md",
 )
 
