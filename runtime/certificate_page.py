@@ -22,6 +22,7 @@ CHECKS = {
     "products": "Jacobian or Hessian times tangents and cotangents, and JVP, VJP or HVP",
     "linearity": "VJP, JVP and HVP along scaled, zero and unit directions, and their linearity",
     "empty batch": "results for a batch of no samples, and zeros",
+    "batch axes": "results for two batch axes, for none and for axes that broadcast, and for one",
     "symmetry": "the Hessian and its transpose",
     "structure": "derivatives and their projection on the structure of the input",
     "repeat": "a second run and the first, bit for bit",

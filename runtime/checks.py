@@ -475,18 +475,18 @@ def check_out(trial: Trial) -> None:
             if returned[key] is not target[key] and array.ndim:
                 trial.fail("out", kind, key, "the array given as out= is not what is returned")
                 del target[key]
-        _compare_all(trial, "out", kind, target)
+        _compare_all(trial, "out", kind, target, copies)
 
 
 def check_kernels(trial: Trial) -> None:
     """Check that kernels called directly fill every entry with the same numbers."""
-    for kind in trial.copies:
+    for kind, copies in trial.copies.items():
         try:
             filled = trial.interface.filled(kind, trial.point)
         except CallError as error:
             trial.fail("kernel", kind, "", str(error))
         else:
-            _compare_all(trial, "kernel", kind, filled)
+            _compare_all(trial, "kernel", kind, filled, copies)
 
 
 def check_layout(trial: Trial) -> None:
@@ -499,16 +499,54 @@ def check_layout(trial: Trial) -> None:
         return view
 
     point = trial.point.mapped(strided)
-    for kind in trial.copies:
+    for kind, copies in trial.copies.items():
         results = trial.call("layout", kind, point)
         if results is not None:
-            _compare_all(trial, "layout", kind, results)
+            _compare_all(trial, "layout", kind, results, copies)
 
 
-def _compare_all(trial: Trial, check: str, kind: str, results: Arrays) -> None:
-    """Compare the results of another way to call a function with the first ones."""
+def check_batch_axes(trial: Trial) -> None:
+    """Check calls with two batch axes, with none, and with axes that broadcast."""
+    for kind, copies in trial.copies.items():
+        try:
+            for results, expected in _results_by_axes(trial, kind, copies):
+                _compare_all(trial, "batch axes", kind, results, expected)
+        except CallError as error:
+            trial.fail("batch axes", kind, "", str(error))
+
+
+def _results_by_axes(trial: Trial, kind: str, copies: Arrays) -> Iterator[tuple[Arrays, Arrays]]:
+    """Call a function with other batch axes; yield the results and the expected ones."""
+    interface = trial.interface
+    arguments = {**trial.point.values, **interface.extras(kind, trial.point)}
+    entries = interface.arguments(kind)
+    stacks = {name: arguments[name] for name, entry in entries.items() if entry.batched}
+    by_sample = {key: array for key, array in copies.items() if interface.has_batch(kind, key)}
+
+    def call(changed: Arrays) -> Arrays:
+        return interface.call(kind, arguments | changed)
+
+    two_axes = call({name: array[:, None] for name, array in stacks.items()})
+    yield two_axes, copies | {key: array[:, None] for key, array in by_sample.items()}
+    no_axis = call({name: array[0] for name, array in stacks.items()})
+    first_sample = {key: array[0] for key, array in by_sample.items()}
+    yield {key: no_axis[key] for key in first_sample}, first_sample
+    if len(stacks) > 1:
+        name, stack = next(iter(stacks.items()))
+        repeated = np.repeat(stack[:1], len(stack), axis=0)
+        yield call({name: stack[:1]}), call({name: repeated})
+
+
+def _compare_all(
+    trial: Trial, check: str, kind: str, results: Arrays, expected_results: Arrays
+) -> None:
+    """Compare the results of two ways to call a function."""
     for key, actual in results.items():
-        expected = trial.copies[kind][key]
+        expected = expected_results[key]
+        if actual.shape != expected.shape:
+            shapes = f"shape {actual.shape} where {expected.shape} is expected"
+            trial.fail(check, kind, key, shapes)
+            continue
         size = scale(expected, trial.floor)
         allowed = trial.slack * (1e-11 * size + ROUNDING * trial.floor)
         trial.compare(check, kind, key, actual, expected, allowed, size)

@@ -164,6 +164,11 @@ class ModuleInterface:
         axes = tuple(size for entry in entries for size in entry.core(sizes))
         return lead + (output if kind == "jacobian" else ()) + axes
 
+    def has_batch(self, kind: str, key: str) -> bool:
+        """Return whether one of the arrays that a function returns has batch axes: not a cotangent
+        of an input without them, which is a sum."""
+        return self.batched and (kind != "vjp" or self.input(key).batched)
+
     def input(self, name: str) -> Input:
         return next(entry for entry in self.inputs if entry.name == name)
 
@@ -231,6 +236,12 @@ class ModuleInterface:
             if any(np.may_share_memory(array, part) for part in arrays.values()):
                 raise CallError(f"returns the memory of its argument {name}")
         return {key: np.asarray(array) for key, array in arrays.items()}
+
+    def call(self, kind: str, arguments: Arrays) -> Arrays:
+        """Call the module's function, and return its arrays by key. Raises CallError if it raises
+        or its result has wrong nesting."""
+        result = attempt(lambda: getattr(self.module, kind)(*arguments.values()))
+        return {key: np.asarray(array) for key, array in self.by_key(kind, result).items()}
 
     def filled(self, kind: str, point: Point) -> Arrays:
         """Call the module's kernel at a point with float64 arrays to fill, and return these by key.

@@ -72,6 +72,8 @@ def small(
             selected.append(checks.check_formulas)
         if number == 0:
             selected += FIRST_POINT_CHECKS
+            if BATCH in interface.size_names and BATCH not in sizes:
+                selected.append(checks.check_batch_axes)
             selected += CPU_CHECKS if interface.target == "cpu" else ()
         trial = Trial(interface, measurement)
         yield _run(trial, selected)._replace(curves=tuple(curves(trial)))

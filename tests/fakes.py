@@ -4,6 +4,7 @@ Each function here returns a fresh module, so that a test can spoil it. They are
 """
 
 import inspect
+import math
 from collections import namedtuple
 from types import ModuleType
 
@@ -26,7 +27,8 @@ def fake(name, inputs, output, declaration, functions, formulas):
     names = [entry["name"] for entry in inputs if entry["wrt"]]
     gradients = namedtuple("Gradients", names)
     for kind, function in functions.items():
-        setattr(module, kind, _public(kind, function, gradients))
+        over_axes = _over_batch_axes(kind, function, inputs, output)
+        setattr(module, kind, _public(kind, over_axes, gradients))
         setattr(module, f"{kind}_kernel", _kernel(function))
     return module
 
@@ -59,6 +61,39 @@ def entry(name, *shape, structure="general", batched=False, wrt=True, domain="")
         "wrt": wrt,
         "domain": domain,
     }
+
+
+def _over_batch_axes(kind, function, inputs, output):
+    """A function of any number of batch axes, by one of a single batch axis."""
+    if not output["batched"]:
+        return function
+    wrt = [part for part in inputs if part["wrt"]]
+    entries = [*inputs, *{"vjp": [output], "jvp": wrt, "hvp": wrt}.get(kind, [])]
+
+    def over_axes(*arrays):
+        cores = [a.shape[a.ndim - len(e["shape"]) :] for e, a in zip(entries, arrays, strict=True)]
+        triples = list(zip(entries, arrays, cores, strict=True))
+        axes = np.broadcast_shapes(
+            *(a.shape[: a.ndim - len(core)] for e, a, core in triples if e["batched"])
+        )
+        count = math.prod(axes)
+        merged = [
+            np.broadcast_to(a, axes + core).reshape(count, *core) if e["batched"] else a
+            for e, a, core in triples
+        ]
+
+        def split(result):
+            if isinstance(result, list | tuple):
+                return [split(part) for part in result]
+            return result.reshape(axes + result.shape[1:])
+
+        result = function(*merged)
+        if kind != "vjp" or len(wrt) == 1:
+            return split(result)
+        pairs = zip(wrt, result, strict=True)
+        return [split(part) if e["batched"] else part for e, part in pairs]
+
+    return over_axes
 
 
 def _public(kind, function, gradients):

@@ -39,6 +39,8 @@ single: npt.NDArray[np.float32] = model.vjp(
 out = np.empty((5, 3))
 same: Array = model.value(X, A, out=out)
 integers: Array = model.value([[1, 2, 3]], np.ones((2, 3), int))
+one_sample: Array = model.value([1, 2, 3], A)
+several_axes: Array = model.value([[[1, 2, 3]], [[4, 5, 6]]], A)
 given = scaled.gradient(A, b, 1.0, out=(np.empty((3, 3)), np.empty(3), np.empty(())))
 rank_0: Array = given.s
 value, (by_A, by_b, by_s) = scaled.value_and_gradient(A, b, 1.0)
@@ -93,6 +95,8 @@ scaled.nothing  # wrong
 scaled.DIGEST + 1  # wrong
 generated.nothing  # wrong
 model.gradient(A, A)  # wrong
+model.value([["1"]], A)  # wrong
+model.value(1.0, A)  # wrong
 number.value([1.0])  # wrong
 text: str = scaled.value(A, b, 1.0)  # wrong
 counts: npt.NDArray[np.int64] = scaled.gradient(A, b, 1.0).A  # wrong

@@ -13,6 +13,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.signatures import inner_title, title, tuples
 from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.compiler.emit.texts import literal
+from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.templates.support.common.module import FACTS
 from derivatrix.version import VERSION
@@ -37,7 +38,7 @@ def stub_text(name: str, module: ModuleDescription) -> str:
     names = [function.name for function in module.everything]
     kernels = [f"{function.name}_kernel" for function in module.functions]
     public = [*FACTS, *(kernels if on_host else ["KERNELS"]), *names, *classes]
-    plans = [function.plan for function in module.everything]
+    shapes = [a.shape for function in module.everything for a in function.plan.arguments]
     return (
         environment()
         .get_template("stub.pyi.jinja")
@@ -47,7 +48,8 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             on_host=on_host,
             public=literal(sorted(public)),
             operators=module.operator is not None,
-            ranks=max(len(argument.shape) for plan in plans for argument in plan.arguments),
+            ranks=max(map(len, shapes)),
+            sample_ranks=sorted({len(shape) - 1 for shape in shapes if shape[:1] == (BATCH,)}),
             row_types=[f"_{place}" for place in range(len(classes.get("HessianRow", "").split()))],
             tuples=_tuples(module, on_host),
             functions=_functions(module) if on_host else _untyped(module),
@@ -171,7 +173,11 @@ def _untyped(module: ModuleDescription) -> Iterator[str]:
 
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
-    return [(argument.name, f"_Rank{len(argument.shape)}") for argument in plan.arguments]
+    return [(argument.name, _parameter_type(argument.shape)) for argument in plan.arguments]
+
+
+def _parameter_type(shape: Shape) -> str:
+    return f"_Batch{len(shape) - 1}" if shape[:1] == (BATCH,) else f"_Rank{len(shape)}"
 
 
 def _out(plan: Plan) -> str:

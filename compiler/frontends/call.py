@@ -13,6 +13,7 @@ from derivatrix.compiler.differentiate.projection import project
 from derivatrix.compiler.frontends.arguments import argument_node
 from derivatrix.compiler.frontends.equation import state_with
 from derivatrix.compiler.ir.arrays import Array, apply, broadcast_to
+from derivatrix.compiler.ir.broadcasting import broadcast_clash, broadcast_shapes
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings, shape_text
 from derivatrix.compiler.ir.graph import transformed
@@ -33,19 +34,21 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
     Returns its expression; see `Function.__call__`."""
     arguments = _bind_arguments(function, positional, named)
     samples = {
-        leaf.name: node.shape[:1]
+        leaf.name: node.shape[: node.ndim - leaf.ndim]
         for leaf, node in arguments.items()
-        if leaf.name in function.batch and node.ndim == leaf.ndim + 1
+        if leaf.name in function.batch and node.ndim > leaf.ndim
     }
-    if len(set(samples.values())) > 1:
-        text = ", ".join(f"{name} has {count}" for name, (count,) in samples.items())
-        raise ShapeError(f"{function.name}: the numbers of samples differ: {text}")
-    stack = next(iter(samples.values()), ())
+    if broadcast_clash([*samples.values()]):
+        text = ", ".join(f"{name} has {shape_text(axes)}" for name, axes in samples.items())
+        raise ShapeError(f"{function.name}: the batch axes do not broadcast: {text}")
+    stack = broadcast_shapes(*samples.values())
     sizes = _bind_sizes(function, [*arguments.values()], samples)
-    replacements: dict[Node, Node] = {
-        resize(leaf, sizes): _with_structure(function.name, leaf, node)
-        for leaf, node in arguments.items()
-    }
+    replacements = dict[Node, Node]()
+    for leaf, node in arguments.items():
+        resized_leaf = resize(leaf, sizes)
+        if leaf.name in samples:
+            node = broadcast_to(Array(node), stack + resized_leaf.shape).node
+        replacements[resized_leaf] = _with_structure(function.name, leaf, node)
     resized = resize(function.expression, sizes)
     (expression,) = transformed([resized], lambda node: state_with(node, arguments))
     (node,) = substitute([expression], replacements, stack)
@@ -76,7 +79,7 @@ def _bind_sizes(
     function: Declaration, arguments: Sequence[Node], samples: Mapping[str, Shape]
 ) -> dict[sympy.Symbol, Dimension]:
     """Find the size that each size of the function's inputs has for these arguments. samples: the
-    axis of samples of each argument that has one, by the input's name."""
+    batch axes of each argument that has some, by the input's name."""
     inputs, sizes = function.inputs, dict[sympy.Symbol, Dimension]()
     shapes = [
         node.shape[len(samples.get(leaf.name, ())) :]

@@ -71,8 +71,8 @@ class Function(Declaration):
         """The expression of the function with `arguments` for its inputs, in their order or by
         name: symbolic arrays, SymPy expressions and numbers.
 
-        The sizes of the inputs are those of the arguments. An input with a batch axis takes an
-        argument with or without one; the result has it where an argument does. As for modules, a
+        The sizes of the inputs are those of the arguments. Arguments of inputs in `batch` have any
+        number of leading axes, which broadcast; the result has these in front. As for modules, a
         full matrix for an input with a structure means the nearest matrix of the structure, and a
         domain such as "positive" is up to the caller; numbers are checked.
 
@@ -203,11 +203,11 @@ def function(
 
     inputs: symbolic inputs (derivatrix's or SymPy's), in the order of the arguments; expr: a
     scalar or array expression of them; wrt: the inputs to differentiate by (all by default);
-    batch: inputs that gain one leading batch axis. A symbol or its name will do. kinds: what
-    generated modules have, such as ["value", "vjp"] (all by default): value, vjp, jvp, jacobian,
-    jacobian_operator; of a scalar function also gradient, value_and_gradient, hessian, hvp, and
-    hessian_operator instead of jacobian_operator. The value is always there, with hessian and hvp
-    the gradient, with jacobian_operator the jvp, with hessian_operator the hvp.
+    batch: inputs that gain any number of leading batch axes. A symbol or its name will do. kinds:
+    what generated modules have, such as ["value", "vjp"] (all by default): value, vjp, jvp,
+    jacobian, jacobian_operator; of a scalar function also gradient, value_and_gradient, hessian,
+    hvp, and hessian_operator instead of jacobian_operator. The value is always there, with hessian
+    and hvp the gradient, with jacobian_operator the jvp, with hessian_operator the hvp.
 
     Raises DeclarationError for invalid names or symbols, ShapeError for dimensions that disagree.
     """

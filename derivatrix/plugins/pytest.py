@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CHECKS = (
     *("value", "differences", "slopes", "control", "adjoint", "products", "symmetry", "structure"),
-    *("linearity", "empty batch"),
+    *("linearity", "empty batch", "batch axes"),
     *("repeat", "out", "kernel", "layout", "float32", "formula", "operator", "todense", "tosparse"),
     *("solve", "module"),
 )

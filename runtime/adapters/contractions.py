@@ -11,9 +11,10 @@ from derivatrix.runtime.interface import ModuleInterface
 
 def along(interface: ModuleInterface, arrays: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Compute Σ <array, tangent> over the inputs, for each sample."""
-    lead = int(interface.batched)
-    terms = [array * tangent for array, tangent in zip(arrays, tangents, strict=True)]
-    sums = [term.reshape((*term.shape[:lead], prod(term.shape[lead:]))).sum(-1) for term in terms]
+    sums = []
+    for entry, array, tangent in zip(interface.wrt, arrays, tangents, strict=True):
+        term, lead = array * tangent, array.ndim - len(entry.shape)
+        sums.append(term.reshape((*term.shape[:lead], prod(term.shape[lead:]))).sum(-1))
     return sum(sums[1:], sums[0])
 
 
@@ -23,5 +24,8 @@ def weighted(interface: ModuleInterface, arrays: Sequence[Any], weights: Any) ->
     products = []
     for entry, array in zip(interface.wrt, arrays, strict=True):
         product = weights.reshape((*weights.shape, *[1] * (array.ndim - weights.ndim))) * array
-        products.append(product.sum(0) if interface.batched and not entry.batched else product)
+        if interface.batched and not entry.batched:
+            core = product.shape[weights.ndim :]
+            product = product.reshape((prod(weights.shape), *core)).sum(0)
+        products.append(product)
     return products

@@ -13,19 +13,17 @@ import numpy as np
 
 from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.packages import require_package
-from derivatrix.runtime.adapters.sizes import float_type, sizes_of
+from derivatrix.runtime.adapters.sizes import argument_axes, batch_axes, float_type, sizes_of
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
-
-SAMPLES = "samples"
-"""The label of the axis of samples in `blockwise`."""
+from derivatrix.templates.support.common.signature import BATCH_AXES
 
 
 def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> Any:
     """Map a function of a generated module with `batch=`, such as `module.vjp`, over samples.
 
     arrays, named: the function's arguments, dask arrays or convertible to one. Those with samples
-    may have chunks along their first axis, all others are a single chunk. Structured inputs are
+    may have chunks along their batch axes, all others are a single chunk. Structured inputs are
     replaced by their projection on the structure. The result is that of the function, with lazy
     dask arrays in place of NumPy's. They have the samples' chunks; cotangents of inputs that the
     samples share are one chunk, a sum over all chunks in a tree.
@@ -55,6 +53,8 @@ class _Call:
                 f"dx.function({self.interface.name!r}, ..., batch=[...])"
             )
         self.sizes: dict[str, int] = {}
+        self.samples: tuple[str, ...] = ()
+        """The labels of the batch axes in `blockwise`."""
         self.dtype = np.dtype(np.float64)
 
     def in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
@@ -72,38 +72,43 @@ class _Call:
             )
         pairs = zip(expected, arrays, strict=True)
         arguments = {name: self._array(name, array) for name, array in pairs}
-        self._require_shapes({name: array.shape for name, array in arguments.items()})
+        shapes = {name: array.shape for name, array in arguments.items()}
+        self._require_shapes(shapes)
+        count = len(batch_axes(self.interface, expected, shapes))
+        self.samples = tuple(f"samples {axis}" for axis in range(count))
         self.dtype = np.dtype(float_type(arguments.values()))
         labelled: list[Any] = []
         for name, array in arguments.items():
-            batched = expected[name].batched
-            self._require_chunks(name, array, batched)
-            core = (f"{name} {axis}" for axis in range(batched, array.ndim))
-            labelled += [array, (*[SAMPLES] * batched, *core)]
+            axes = len(argument_axes(expected[name], array.shape))
+            self._require_chunks(name, array, axes)
+            core = (f"{name} {axis}" for axis in range(axes, array.ndim))
+            labelled += [array, (*self.samples[count - axes :], *core)]
         return labelled
 
     def result_tuples(self, arguments: Sequence[Any]) -> Any:
         """Call the function for each chunk of samples; the chunks of the array are the results."""
         call = partial(_call_chunk, self.module, self.kind)
         meta = np.empty(0, object)
-        return self.dask.blockwise(call, (SAMPLES,), *arguments, dtype=object, meta=meta)
+        return self.dask.blockwise(call, self.samples, *arguments, dtype=object, meta=meta)
 
     def result(self, tuples: Any, index: int, key: str) -> Any:
         """Make the array of one result."""
         shape = self.interface.shape(self.kind, key, self.sizes)
-        is_sum = self.kind == "vjp" and not self.interface.input(key).batched
+        is_sum = not self.interface.has_batch(self.kind, key)
         core = shape if is_sum else shape[1:]
         axes = {f"axis {number}": size for number, size in enumerate(core)}
+        count = len(self.samples)
+        chunks = zip(self.samples, tuples.numblocks, strict=True)
         array = self.dask.blockwise(
-            partial(_select, index, is_sum),
-            (SAMPLES, *axes),
+            partial(_select, index, count if is_sum else 0),
+            (*self.samples, *axes),
             tuples,
-            (SAMPLES,),
+            self.samples,
             new_axes=axes,
-            adjust_chunks={SAMPLES: (1,) * tuples.numblocks[0]} if is_sum else None,
-            meta=np.empty((0,) * (1 + len(core)), self.dtype),
+            adjust_chunks={label: (1,) * number for label, number in chunks} if is_sum else None,
+            meta=np.empty((0,) * (count + len(core)), self.dtype),
         )
-        return array.sum(axis=0, dtype=self.dtype) if is_sum else array
+        return array.sum(axis=tuple(range(count)), dtype=self.dtype) if is_sum else array
 
     def packed(self, arrays: Sequence[Any]) -> Any:
         """Nest the results as the function returns them."""
@@ -124,8 +129,9 @@ class _Call:
     def _require_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
         self.sizes = sizes_of(self.interface, shapes)
         for name, entry in self.interface.arguments(self.kind).items():
-            expected = entry.full(self.sizes)
-            if shapes[name] != expected:
+            axes, core = argument_axes(entry, shapes[name]), entry.core(self.sizes)
+            if shapes[name] != axes + core:
+                expected = f"({', '.join(map(str, (*[BATCH_AXES] * entry.batched, *core)))})"
                 raise ShapeError(
                     f"{self.name}: argument {name} has shape {shapes[name]}; expected {expected}"
                 )
@@ -144,8 +150,9 @@ class _Call:
             )
         return array
 
-    def _require_chunks(self, name: str, array: Any, batched: bool) -> None:
-        for axis in range(batched, array.ndim):
+    def _require_chunks(self, name: str, array: Any, axes: int) -> None:
+        """Raise UnsupportedError for chunks along an axis after the batch axes."""
+        for axis in range(axes, array.ndim):
             if array.numblocks[axis] > 1:
                 raise UnsupportedError(
                     f"{self.name}: argument {name} is in chunks {array.chunks[axis]} along axis "
@@ -187,6 +194,6 @@ def _leaves(result: Any) -> Iterator[Any]:
         yield np.asarray(result)
 
 
-def _select(index: int, is_sum: bool, arrays: tuple[Any, ...]) -> Any:
-    """Take one of the arrays; a sum over samples gets an axis, along which dask adds the chunks."""
-    return arrays[index][None] if is_sum else arrays[index]
+def _select(index: int, new_axes: int, arrays: tuple[Any, ...]) -> Any:
+    """Take one of the arrays; a sum over samples gets axes, along which dask adds the chunks."""
+    return arrays[index][(None,) * new_axes]

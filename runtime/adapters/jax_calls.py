@@ -8,17 +8,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import cache, partial
+from math import prod
 from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from derivatrix.runtime.adapters.jax_rules import batch, is_zero, jvp, transpose
-from derivatrix.runtime.adapters.sizes import sizes_of
+from derivatrix.runtime.adapters.sizes import batch_axes, sizes_of
 from derivatrix.runtime.adapters.xla_handlers import UnknownVersionError, register
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
@@ -34,14 +36,28 @@ class Calls:
         self.interface, self.batched, self.native = interface, batched, native
 
     def __call__(self, kind: str, *arrays: Any) -> list[Any]:
-        """Call the module's function of a kind, and return its arrays in the order of `keys`."""
+        """Call the module's function of a kind, and return its arrays in the order of `keys`. The
+        primitive has one batch axis, into which all are merged."""
         self.interface.require(kind)
         if kind not in self.interface.module.FUNCTIONS:
             raise UnsupportedError(
                 f"{self.name}: the module has no function {kind}, which this derivative needs; "
                 "build it again"
             )
-        return list(_call.bind(*arrays, calls=self, kind=kind))
+        entries = self.interface.arguments(kind)
+        shapes = {name: a.shape for name, a in zip(entries, arrays, strict=True)}
+        axes = batch_axes(self.interface, entries, shapes)
+        merged = [
+            _merged(array, axes, len(entry.shape)) if entry.batched else array
+            for entry, array in zip(entries.values(), arrays, strict=True)
+        ]
+        results = _call.bind(*merged, calls=self, kind=kind)
+        return [
+            result.reshape((*axes, *result.shape[1:]))
+            if self.interface.has_batch(kind, key)
+            else result
+            for key, result in zip(self.interface.keys(kind), results, strict=True)
+        ]
 
     @property
     def name(self) -> str:
@@ -78,6 +94,12 @@ class Calls:
         shapes = {entry.name: a.shape for entry, a in zip(entries, arrays, strict=False)}
         sizes = sizes_of(self.interface, shapes)
         return [self.interface.shape(kind, key, sizes) for key in self.interface.keys(kind)]
+
+
+def _merged(array: Any, axes: tuple[int, ...], rank: int) -> Any:
+    """Merge the batch axes of an array, broadcast to `axes`, into one; `rank`: of a sample."""
+    core = array.shape[array.ndim - rank :]
+    return jnp.broadcast_to(array, axes + core).reshape((prod(axes), *core))
 
 
 _call = Primitive("derivatrix")

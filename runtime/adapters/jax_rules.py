@@ -118,25 +118,17 @@ def _transpose_hvp(inputs: Arrays, cotangents: Arrays, calls: Calls) -> list[Any
 
 
 def batch(arrays: Arrays, axes: Sequence[int | None], *, calls: Calls, kind: str) -> Any:
-    """Compute a call for each sample, by one call of the batched module if that is the same. axes:
-    the axis of samples in each array, None if all samples share it."""
+    """Compute a call for each sample, by one call of the module with batch axes if that is the
+    same. axes: the axis of samples in each array, None if all samples share it."""
     is_stacked = [axis is not None for axis in axes]
     arrays = [
         array if axis is None else jnp.moveaxis(array, axis, 0)
         for array, axis in zip(arrays, axes, strict=True)
     ]
     stacks = [array for array, stacked in zip(arrays, is_stacked, strict=True) if stacked]
-    batched = calls.batched
+    batched = calls if calls.interface.batched else calls.batched
     if batched is not None and equals_calls_by_sample(batched.interface, kind, is_stacked):
-        count = stacks[0].shape[0]
-        entries = batched.interface.arguments(kind).values()
-        arguments = [
-            array
-            if stacked or not entry.batched
-            else jnp.broadcast_to(array, (count, *array.shape))
-            for entry, array, stacked in zip(entries, arrays, is_stacked, strict=True)
-        ]
-        results = batched(kind, *arguments)
+        results = batched(kind, *arrays)
     else:
 
         def call_for_sample(sample: list[Any]) -> list[Any]:

@@ -52,12 +52,26 @@ class GeneratedOp(Op):
         return f"{self.interface.name}.{self.kind}"
 
     def __call__(self, /, *inputs: Any, **options: Any) -> Any:
-        """Return the variable of the result, for inputs by position or name."""
+        """Return the variable of the result, for inputs by position or name. Several batch axes, or
+        none, become one before the Op, and again several after it."""
         expected = self.interface.arguments(self.kind)
         named = {name: options.pop(name) for name in expected if name in options}
         if named:
             inputs = in_order(str(self), expected, inputs, named)
-        return super().__call__(*inputs, **options)
+        if not self.interface.batched or len(inputs) != len(expected):
+            return super().__call__(*inputs, **options)
+        variables = [self._variable(name, x) for name, x in zip(expected, inputs, strict=True)]
+        ranks = [len(entry.shape) if entry.batched else None for entry in expected.values()]
+        axes = _several_axes(variables, ranks)
+        if axes is None:
+            return super().__call__(*variables, **options)
+        merged = [
+            x if rank is None else _merged(x, axes, rank)
+            for x, rank in zip(variables, ranks, strict=True)
+        ]
+        result = super().__call__(*merged, **options)
+        shape = (*axes, *tuple(result.shape)[1:])
+        return pt.reshape(result, shape, ndim=len(shape))
 
     def make_node(self, *inputs: Any) -> Apply:
         expected = self.interface.arguments(self.kind)
@@ -97,6 +111,10 @@ class GeneratedOp(Op):
         return variable
 
     def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
+        entries = self.interface.arguments(self.kind).values()
+        lengths = {x.shape[0] for e, x in zip(entries, inputs, strict=True) if e.batched}
+        if len(lengths) > 1:
+            raise ShapeError(f"{self}: the lengths of the batch axes differ: {sorted(lengths)}")
         result = getattr(self.module, self.kind)(*inputs)
         arrays = self.interface.by_key(self.kind, result).values()
         for array, output, storage in zip(arrays, node.outputs, output_storage, strict=True):
@@ -217,6 +235,27 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
     }
     exec("\n".join(lines), scope)
     return numba_njit(scope[op.kind])
+
+
+def _several_axes(variables: Sequence[Any], ranks: Sequence[int | None]) -> Any:
+    """Return the lengths of the batch axes, broadcast; None if each variable has one, and none is
+    stretched, as only axes that are known to have length 1 are. ranks: the number of axes of a
+    sample, None for variables without batch axes."""
+    pairs = zip(variables, ranks, strict=True)
+    stacks = [(x, x.ndim - rank) for x, rank in pairs if rank is not None]
+    counts = [count for _, count in stacks]
+    is_one = {x.type.shape[:1] == (1,) for x, _ in stacks}
+    if min(counts) < 0 or (set(counts) == {1} and len(is_one) == 1):
+        return None
+    shapes = [tuple(x.shape)[:count] for x, count in stacks]
+    return pt.broadcast_shape(*shapes, arrays_are_shapes=True)
+
+
+def _merged(variable: Any, axes: Any, rank: int) -> Any:
+    """Merge the batch axes of a variable, broadcast to `axes`, into one."""
+    core = tuple(variable.shape)[variable.ndim - rank :]
+    stretched = pt.broadcast_to(variable, (*axes, *core))
+    return pt.reshape(stretched, (pt.prod(pt.stack(axes)) if axes else 1, *core), ndim=1 + rank)
 
 
 def _is_connected(tangent: Any) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from math import prod
 from typing import Any
 
 from derivatrix.runtime.errors import ShapeError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in, shape_at
+from derivatrix.templates.support.common.signature import BATCH_AXES
 
 Shapes = Mapping[str, Sequence[int]]
 
 
 def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
-    """Map size names to numbers, given the shape of each input, with the batch axis if it has one.
+    """Map size names to numbers, given the shape of each input, with its batch axes if it has any;
+    `BATCH` is the number of all samples.
 
     Raises ShapeError, which names the function, the input, and the actual and expected shape."""
     sizes = known_sizes(interface, shapes)
@@ -38,10 +42,12 @@ def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
     axes: list[tuple[Input, str, int]] = []
     for entry in interface.inputs:
         if entry.name in shapes:
-            texts, shape = _texts(entry), shapes[entry.name]
-            if len(shape) != len(texts):
+            shape = shapes[entry.name]
+            count = len(shape) - len(entry.shape)
+            if count < 0 or (count > 0 and not entry.batched):
                 raise _shape_error(interface, entry, shape, sizes)
-            axes += [(entry, text, length) for text, length in zip(texts, shape, strict=True)]
+            core = zip(entry.shape, shape[count:], strict=True)
+            axes += [(entry, text, length) for text, length in core]
     for _, text, length in axes:
         if text.isidentifier():
             sizes.setdefault(text, length)
@@ -53,11 +59,33 @@ def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
         is_known = all(name in sizes for name in names_in(text))
         if is_known and shape_at((text,), sizes) != (length,):
             raise _shape_error(interface, entry, shapes[entry.name], sizes)
+    entries = {entry.name: entry for entry in interface.inputs if entry.name in shapes}
+    if any(entry.batched for entry in entries.values()):
+        sizes[BATCH] = prod(batch_axes(interface, entries, shapes))
     return sizes
 
 
-def _texts(entry: Input) -> tuple[str, ...]:
-    return ((BATCH,) if entry.batched else ()) + entry.shape
+def batch_axes(
+    interface: ModuleInterface, entries: Mapping[str, Input], shapes: Shapes
+) -> tuple[int, ...]:
+    """Broadcast the batch axes of arguments of a function, as NumPy does. Raises ShapeError if they
+    do not broadcast."""
+    axes: tuple[int, ...] = ()
+    for name, entry in entries.items():
+        lengths = argument_axes(entry, shapes[name])
+        pairs = list(zip_longest(reversed(axes), reversed(lengths), fillvalue=1))
+        if any(first != second and 1 not in (first, second) for first, second in pairs):
+            raise ShapeError(
+                f"{interface.name}: argument {name} has the batch axes {lengths}; expected axes "
+                f"that broadcast with {axes}, those of the arguments before it"
+            )
+        axes = tuple(first if second == 1 else second for first, second in reversed(pairs))
+    return axes
+
+
+def argument_axes(entry: Input, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the batch axes of an argument."""
+    return tuple(shape[: len(shape) - len(entry.shape)]) if entry.batched else ()
 
 
 def _solve_size(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
@@ -72,9 +100,10 @@ def _solve_size(text: str, name: str, length: int, sizes: Mapping[str, int]) -> 
 def _shape_error(
     interface: ModuleInterface, entry: Input, shape: Sequence[int], sizes: Mapping[str, int]
 ) -> ShapeError:
-    names = dict.fromkeys(name for text in _texts(entry) for name in names_in(text))
+    names = dict.fromkeys(name for text in entry.shape for name in names_in(text))
     known = ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes)
-    expected = ", ".join(_texts(entry)) + "," * (len(_texts(entry)) == 1)
+    texts = (*[BATCH_AXES] * entry.batched, *entry.shape)
+    expected = ", ".join(texts) + "," * (len(texts) == 1)
     return ShapeError(
         f"{interface.name}: argument {entry.name} has shape {tuple(shape)}; "
         f"expected ({expected})" + (f" with {known}" if known else "")

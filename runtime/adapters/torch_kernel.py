@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from derivatrix.runtime.adapters.sizes import float_type, sizes_of
+from derivatrix.runtime.adapters.sizes import argument_axes, batch_axes, float_type, sizes_of
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -34,6 +34,25 @@ class Kernel:
         if self.count > 1:
             return tuple([_tensor(array) for array in result])
         return _tensor(result)
+
+    def broadcast(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Expand the arguments that have batch axes to the axes of all of them."""
+        entries = self.parameters.values()
+        samples = [
+            argument_axes(entry, tensor.shape)
+            for entry, tensor in zip(entries, tensors, strict=True)
+            if entry.batched
+        ]
+        if all(axes == samples[0] for axes in samples[1:]):
+            return tensors
+        shapes = {name: t.shape for name, t in zip(self.parameters, tensors, strict=True)}
+        axes = batch_axes(self.interface, self.parameters, shapes)
+        return tuple(
+            tensor.expand(*axes, *tensor.shape[tensor.ndim - len(entry.shape) :])
+            if entry.batched
+            else tensor
+            for entry, tensor in zip(entries, tensors, strict=True)
+        )
 
     def fill(self, out: Tensor, *tensors: Tensor) -> None:
         """Have the module's function write its one result to `out`."""
@@ -63,14 +82,16 @@ class Kernel:
         Raises ShapeError if the inputs' shapes disagree."""
         if not all(map(self._takes, tensors)):
             raise self._error(tensors)
-        inputs = self.interface.inputs
-        shapes = {e.name: t.shape for e, t in zip(inputs, tensors, strict=False)}
+        shapes = {name: t.shape for name, t in zip(self.parameters, tensors, strict=True)}
         sizes = sizes_of(self.interface, shapes)
+        axes = batch_axes(self.interface, self.parameters, shapes)
         dtype = getattr(torch, float_type(tensors))
-        results = [
-            tensors[0].new_empty(self.interface.shape(self.kind, key, sizes), dtype=dtype)
-            for key in self.interface.keys(self.kind)
-        ]
+        results = []
+        for key in self.interface.keys(self.kind):
+            shape = self.interface.shape(self.kind, key, sizes)
+            if self.interface.has_batch(self.kind, key):
+                shape = (*axes, *shape[1:])
+            results.append(tensors[0].new_empty(shape, dtype=dtype))
         return results[0] if self.count == 1 else tuple(results)
 
     def _takes(self, tensor: Tensor) -> bool:

@@ -44,7 +44,7 @@ class Dispatched:
         schema = f"({arguments}) -> {results if kernel.count == 1 else f'({results})'}"
         LIBRARY.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
         self.overload: Any = getattr(torch.ops.derivatrix, name).default
-        with_derivatives = differentiable(self.overload, kernel.kind, family.rules)
+        with_derivatives = differentiable(self.overload, kernel, family.rules)
         LIBRARY.impl(name, kernel.__call__, "CompositeExplicitAutograd")
         LIBRARY.impl(name, with_derivatives, "Autograd")
         torch.library.register_fake(f"derivatrix::{name}", kernel.fake, lib=LIBRARY)
@@ -89,10 +89,10 @@ class Operator(Dispatched, CustomOpDef):
         return self.family.reduced()
 
 
-def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]:
+def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[..., Any]:
     """Make the function that the dispatcher calls for tensors that may need derivatives."""
-    backward_rule, forward_rule = rules.backward(kind), rules.forward(kind)
-    count, problem = rules.missing(kind)
+    backward_rule, forward_rule = rules.backward(kernel.kind), rules.forward(kernel.kind)
+    count, problem = rules.missing(kernel.kind)
 
     class ReverseMode(Function):
         """It has no `jvp`: there, other levels of torch.func would be lost."""
@@ -127,6 +127,7 @@ def differentiable(overload: Any, kind: str, rules: Rules) -> Callable[..., Any]
         return apply(duals, *(refuse(problem, t) for t in tensors[:count]), *tensors[count:])
 
     def forward_and_reverse(*tensors: Tensor) -> Any:
+        tensors = kernel.broadcast(tensors)
         # where PyTorch compiles torch.func, the level of forward_ad is not known
         if forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active():
             return reverse(tensors, tensors)

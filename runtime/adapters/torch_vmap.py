@@ -18,8 +18,8 @@ Dims = tuple[int | None, ...]
 
 
 def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tuple[Any, Any]:
-    """Call an operator for stacks of samples along `in_dims`: the operator of the batched module if
-    that gives the same, else this one sample by sample. Return the results and their batch axes."""
+    """Call an operator for stacks of samples along `in_dims`: the operator with batch axes if that
+    gives the same, else this one sample by sample. Return the results and their batch axes."""
     size, count = info.batch_size, operator.kernel.count
     moved = [
         tensor if dim is None else tensor.movedim(dim, 0)
@@ -29,11 +29,16 @@ def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tu
     batched = _batched_operator(operator, in_dims)
     if batched is not None:
         entries = batched.kernel.parameters.values()
-        stacks = [
-            tensor.expand(size, *tensor.shape) if entry.batched and dim is None else tensor
-            for entry, dim, tensor in zip(entries, in_dims, moved, strict=True)
-        ]
-        return batched.overload(*stacks), out_dims
+        ranks = [t.ndim - len(e.shape) for e, t in zip(entries, tensors, strict=True)]
+        # axes of samples that `in_dims` leaves; the stacked axis must stand before all of them
+        counts = [rank - (dim is not None) for rank, dim in zip(ranks, in_dims, strict=True)]
+        stacks = tuple(
+            tensor
+            if dim is None
+            else tensor.reshape(size, *[1] * (max(counts) - count), *tensor.shape[1:])
+            for count, dim, tensor in zip(counts, in_dims, moved, strict=True)
+        )
+        return batched.overload(*batched.kernel.broadcast(stacks)), out_dims
     if size == 0:
         samples = _select(lambda stack: stack.new_empty(stack.shape[1:]), in_dims, moved)
         results = [operator.kernel.fake(*samples)]
@@ -46,8 +51,9 @@ def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tu
 
 
 def _batched_operator(operator: Dispatched, in_dims: Dims) -> Dispatched | None:
-    """Return the operator of the batched module, if one call of it equals calls by sample."""
-    family, kind = operator.family.batched, operator.kernel.kind
+    """Return the operator with batch axes, if one call of it equals calls by sample."""
+    kind, has_batch = operator.kernel.kind, operator.kernel.interface.batched
+    family = operator.family if has_batch else operator.family.batched
     is_stacked = [dim is not None for dim in in_dims]
     if family is None or not equals_calls_by_sample(family.interface, kind, is_stacked):
         return None

@@ -20,6 +20,7 @@ PAGES = (
     ),
     "docs/explanation/differentials.md",
     "docs/explanation/structures.md",
+    "docs/how-to/batch-axes.md",
     "docs/how-to/composing.md",
     "docs/how-to/equations.md",
     "docs/how-to/loops.md",

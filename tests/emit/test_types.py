@@ -82,7 +82,7 @@ def test_help_says_formulas_shapes_and_errors(modules):
     assert "result.b: shape (n,)" in text
     assert all(name in text for name in ("TypeError", "ValueError", "LinAlgError"))
     text = modules["model"].vjp.__doc__
-    assert "Formulas, for one sample" in text and "x: shape (batch, n)" in text
+    assert "Formulas, for one sample" in text and "x: shape (*batch, n)" in text
     assert "sizes without k >= 1" in text and "LinAlgError" not in text
     text = modules["scaled"].value_and_gradient.__doc__
     assert "value: s (bᵀ A⁻¹ b)" in text and "result.gradient.A: shape (n, n)" in text

@@ -89,7 +89,7 @@ def test_a_call_is_printed_as_what_it_stands_for() -> None:
 
 
 def test_samples() -> None:
-    """An argument may have a leading axis where the input has a batch axis."""
+    """An argument may have leading axes where the input has batch axes."""
     values = {"A": np.eye(3) / 2 + 0.1, "xs": np.arange(12.0).reshape(4, 3) / 9}
     sizes = {"n": 3, "m": 4}
     expected = np.tanh(values["xs"] @ values["A"].T)
@@ -98,6 +98,25 @@ def test_samples() -> None:
     assert layer(A, xs).shape == (m, n) and layer(A, xs[0]).shape == (n,)
     constant = dx.function("line", [A, x], A @ x, batch=[x]).derivative("x")
     assert constant(A, xs).shape == (m, n, n)
+
+
+def test_several_batch_axes() -> None:
+    """Batch axes of arguments broadcast against each other."""
+    scaled = dx.function("scaled", [A, x, s], s * (A @ x), batch=[A, x, s])
+    matrices, vectors = dx.tensor("As", p, 1, n, n), dx.tensor("xs", 1, m, n)
+    result = scaled(matrices, vectors, s)
+    assert result.shape == (p, m, n)
+    random, sizes = np.random.default_rng(0), {"n": 3, "m": 4, "p": 2}
+    values = {
+        "As": random.normal(size=(2, 1, 3, 3)),
+        "xs": random.normal(size=(1, 4, 3)),
+        "s": np.array(2.0),
+    }
+    expected = 2 * np.einsum("pij,mj->pmi", values["As"][:, 0], values["xs"][0])
+    close(evaluate(result.node, values, sizes), expected)
+    gradient = dx.grad(dx.sum(result), matrices)
+    by_matrices = np.broadcast_to(2 * values["xs"][0].sum(0), (2, 1, 3, 3))
+    close(evaluate(gradient.node, values, sizes), by_matrices)
 
 
 def test_formulas_of_roots_have_the_arguments() -> None:
@@ -128,7 +147,7 @@ REFUSED = [
     (lambda: square(dx.matrix("B", m, n)), "has shape (m, n), expected (n, n) with n = m, by A"),
     (lambda: square(2), "has shape (), expected (n, n)"),
     (lambda: layer(dx.matrix("B", p, p), y), "has shape (m,), expected (n,) with n = p, by A"),
-    (lambda: layer(A, dx.tensor("T", m, p, n)), "has shape (m, p, n), expected (n,)"),
+    (lambda: layer(A, dx.tensor("T", m, p, p)), "has shape (m, p, p), expected (m, p, n)"),
     (lambda: halves(y), "has shape (m,), expected (2*n,) with n = floor(m/2), by z"),
     (lambda: halves(dx.vector("z", 5)), "has shape (5,), expected (2*n,) with n = 2, by z"),
     (lambda: square(), "square(A): missing a required argument: 'A'"),
@@ -159,11 +178,10 @@ def test_the_axis_of_samples_is_shown() -> None:
         layer(A, dx.matrix("X", p, m))
 
 
-def test_numbers_of_samples_differ() -> None:
+def test_batch_axes_do_not_broadcast() -> None:
     both = dx.function("both", [A, x], A @ x, batch=[A, x])
-    with pytest.raises(
-        dx.ShapeError, match="both: the numbers of samples differ: A has m, x has p"
-    ):
+    message = "both: the batch axes do not broadcast: A has (m,), x has (p,)"
+    with pytest.raises(dx.ShapeError, match=re.escape(message)):
         both(dx.tensor("As", m, n, n), dx.matrix("xs", p, n))
 
 

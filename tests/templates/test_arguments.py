@@ -82,5 +82,5 @@ def test_a_stack_where_there_is_no_batch_is_told_of_batch(module):
         with pytest.raises(ValueError, match=r"expected \(n,\)$"):
             module.value(np.ones(shape), 1.0)
     batched = dx.compile(dx.function("scaled", [a, s], s * a, batch=[a]))
-    with pytest.raises(ValueError, match=r"expected \(batch, n\)$"):
-        batched.value(np.ones((2, 5, 3)), 1.0)
+    with pytest.raises(ValueError, match=r"a has shape \(\); expected \(\*batch, n\)$"):
+        batched.value(1.0, 1.0)

@@ -13,13 +13,15 @@ from numba import NumbaError
 
 from .limits import MAX_HEAP_ENTRIES
 from .plain_arrays import _advice_if_not_plain
+from .signature import BATCH_AXES
 
 _ndarray = np.ndarray
 _empty = np.empty
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-_CONVERSION_ERRORS = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
-"""Errors of a call whose arguments must be converted first."""
+_CONVERSION_ERRORS = (AttributeError, IndexError, MemoryError, NumbaError, TypeError, ValueError)
+"""Errors of a call whose arguments must be converted first. Axes that are taken for others can make
+results too large for the memory."""
 
 
 def _describe(value):
@@ -58,11 +60,12 @@ def _number_array(function, name, value):
 
 
 def _coerce(function, expected, values):
-    """Convert the arguments to C-contiguous arrays of one float type, and to numbers for rank 0.
+    """Return the batch axes, and the arguments as kernels take them: C-contiguous arrays of one
+    float type with the batch axes merged into one, numbers for rank 0.
 
     The type is float32 if all arrays are float32 (all numbers, where there are no arrays), else
     float64. Raises TypeError for an argument that holds no real numbers, ValueError for a wrong
-    rank. `expected`: see `define_function`."""
+    rank or batch axes that do not broadcast. `expected`: see `define_function`."""
     shapes, _, _ = expected
     real = getattr(values[0], "dtype", None)
     if (real is _FLOAT64 or real is _FLOAT32) and all(
@@ -72,19 +75,80 @@ def _coerce(function, expected, values):
         and 0 < value.ndim == len(shape)
         for value, (_, shape) in zip(values, shapes, strict=True)
     ):
-        return values
+        pairs = zip(values, shapes, strict=True)
+        lengths = {len(value) for value, (_, shape) in pairs if shape[0] == BATCH_AXES}
+        if len(lengths) < 2:
+            return tuple(lengths), values
     arrays = [
         _number_array(function, name, value)
         for (name, _), value in zip(shapes, values, strict=True)
     ]
-    if any(array.ndim != len(shape) for array, (_, shape) in zip(arrays, shapes, strict=True)):
-        _raise_shape_error(function, expected, arrays)
+    axes = _batch_axes(function, expected, [array.shape for array in arrays])
     dtypes = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
     real = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
-    return [
-        np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
-        for array in arrays
+    merged = [
+        _with_one_batch_axis(array, shape, axes)
+        for array, (_, shape) in zip(arrays, shapes, strict=True)
     ]
+    return axes, [
+        np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
+        for array in merged
+    ]
+
+
+def _batch_axes(function, expected, actual_shapes):
+    """Broadcast the batch axes of all arguments. Raises ValueError if they do not broadcast, or for
+    a wrong rank."""
+    shapes, _, _ = expected
+    axes: tuple = ()
+    for (name, shape), actual in zip(shapes, actual_shapes, strict=True):
+        core, lengths = _core(shape, actual)
+        if len(lengths) != len(core):
+            arrays = [np.broadcast_to(0.0, lengths) for lengths in actual_shapes]
+            _raise_shape_error(function, expected, arrays)
+        argument_axes = actual[: len(actual) - len(core)]
+        try:
+            if argument_axes not in ((), axes):
+                axes = np.broadcast_shapes(axes, argument_axes)
+        except ValueError as error:
+            raise ValueError(
+                f"{function}: argument {name} has the batch axes {_shape_text(argument_axes)}; "
+                f"expected axes that broadcast with {_shape_text(axes)}, those of the arguments "
+                "before it"
+            ) from error
+    return axes
+
+
+def _broadcast_shape(shape, lengths, axes):
+    """The shape of an argument with all batch axes."""
+    return (*axes, *_core(shape, lengths)[1]) if shape[:1] == (BATCH_AXES,) else lengths
+
+
+def _with_one_batch_axis(array, shape, axes):
+    """Merge the batch axes of an argument into one: a view if it is contiguous and has them all."""
+    if shape[:1] != (BATCH_AXES,):
+        return array
+    full_shape = _broadcast_shape(shape, array.shape, axes)
+    if array.size != math.prod(full_shape):
+        array = np.broadcast_to(array, full_shape)
+    merged_shape = (math.prod(axes), *full_shape[len(axes) :])
+    return array if array.shape == merged_shape else array.reshape(merged_shape)
+
+
+def _core(shape, lengths):
+    """An expected shape and the lengths of an array's axes, both without batch axes."""
+    if shape[:1] != (BATCH_AXES,):
+        return shape, lengths
+    return shape[1:], lengths[max(0, len(lengths) - len(shape) + 1) :]
+
+
+def _require_one_batch_axis(function, axes):
+    """Raise ValueError unless there is one batch axis."""
+    if len(axes) != 1:
+        raise ValueError(
+            f"{function}: the arguments have the batch axes {_shape_text(axes)}; operators take "
+            "one: reshape these axes to one"
+        )
 
 
 def _real(number):
@@ -98,7 +162,7 @@ def _shape_text(shape):
 
 def _stack_hint(name, shape, expected):
     """Advice for an argument that has one axis more than expected; "" for others."""
-    if len(shape) != len(expected) + 1 or "batch" in expected:
+    if len(shape) != len(expected) + 1 or BATCH_AXES in expected:
         return ""
     column = f"; a column is given as the vector {name}[:, 0]" if shape[1:] == (1,) else ""
     return (
@@ -110,20 +174,22 @@ def _raise_shape_error(function, expected, values):
     """Raise ValueError for the first argument whose shape is not the expected one, or for the first
     unmet requirement. Earlier axes give the sizes that later ones are compared with."""
     shapes, requirements, _ = expected
-    arrays = [np.asarray(value) for value in values]
+    pairs = zip(shapes, values, strict=True)
+    arrays = [_number_array(function, name, value) for (name, _), value in pairs]
     sizes: dict = {}
     for (name, shape), array in zip(shapes, arrays, strict=True):
-        if array.ndim == len(shape):
-            for text, length in zip(shape, array.shape, strict=True):
+        core, lengths = _core(shape, array.shape)
+        if len(lengths) == len(core):
+            for text, length in zip(core, lengths, strict=True):
                 if text.isidentifier():
                     sizes.setdefault(text, length)
-        names = dict.fromkeys(re.findall(r"[^\W\d]\w*", " ".join(shape)))
+        names = dict.fromkeys(re.findall(r"[^\W\d]\w*", " ".join(core)))
         names.pop("min", None)
         known = {size: sizes[size] for size in names if size in sizes}
-        lengths = array.shape
+        expected_lengths = lengths
         if len(known) == len(names):
-            lengths = tuple(eval(text, {}, known) for text in shape)
-        if array.ndim != len(shape) or array.shape != lengths:
+            expected_lengths = tuple(eval(text, {}, known) for text in core)
+        if len(lengths) != len(core) or lengths != expected_lengths:
             known_text = ", ".join(f"{size} = {length}" for size, length in known.items())
             raise ValueError(
                 f"{function}: argument {name} has shape {_shape_text(array.shape)}; "
@@ -202,9 +268,10 @@ def _require_destination(function, name, array, shape, real):
 
 
 def _deliver(out, results):
-    """Copy the results into the arrays of `out` and return these; the results if `out` is None."""
+    """Copy the results into the arrays of `out` and return these; if `out` is None, return the
+    results, as numbers for rank 0."""
     if out is None:
-        return results
+        return [result if result.ndim else result[()] for result in results]
     arrays = _flat(out)
     for array, result in zip(arrays, results, strict=True):
         if array is not result:

@@ -27,15 +27,18 @@ _FORMULAS_OF = {
 
 def documentation(name, module, parts):
     """The docstring of the public function `name`; `parts`: its `_Parts`."""
-    outputs = zip(parts.returned.places, parts.signature.outputs.values(), strict=False)
-    results = [(f"result{place.removeprefix('out')}", shape) for place, shape in outputs]
+    shapes = map(parts.public_shape, parts.signature.outputs.values())
+    results = [
+        (f"result{place.removeprefix('out')}", shape)
+        for place, shape in zip(parts.returned.places, shapes, strict=False)
+    ]
     out = [f"    {parts.out_parameter}: where results are put; new arrays by default"]
     heading = "Formulas, for one sample" if module.names["OUTPUT"]["batched"] else "Formulas"
     requirements = "".join(f", or sizes without {text}" for text in module.requirements)
     failure = ["    numpy.linalg.LinAlgError: an operation fails, as for a singular matrix"]
     lines = [
         *(SUMMARIES[name], "", heading, *_formulas(name, module.names["FORMULAS"])),
-        *("", "Arguments", *map(_shape_line, parts.signature.expected)),
+        *("", "Arguments", *map(_shape_line, parts.expected)),
         *([] if name.endswith("_operator") else [*out, "", "Result", *map(_shape_line, results)]),
         *("", "Errors", "    TypeError: an argument holds no real numbers"),
         f"    ValueError: an argument has another shape{requirements}",

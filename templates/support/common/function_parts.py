@@ -6,15 +6,18 @@ import linecache
 import re
 
 from .documentation import documentation
-from .signature import renamed, tuple_text
+from .signature import BATCH_AXES, renamed, tuple_text
 
 
 class _Parts:
     """The parts of a public function's text. The local variable of a size is `_size_NAME`, that of
-    a result `_array_NAME`."""
+    a result `_array_NAME`; `_axes` are the batch axes, and `_results` the results with these.
 
-    def __init__(self, signature, returned):
+    has_batch: whether the function has inputs with batch axes."""
+
+    def __init__(self, signature, returned, has_batch):
         self.signature, self.returned = signature, returned
+        batch = signature.kernel_names.get("batch", "batch") if has_batch else None
         public = {name: signature.names.get(name, name) for name in signature.inputs}
         self._local_names = {size: f"_size_{size}" for size in signature.sizes} | public
         self.parameters = list(public.values())
@@ -24,12 +27,37 @@ class _Parts:
         self.output_shapes = [
             tuple_text(map(self.in_locals, s)) for s in signature.outputs.values()
         ]
+        names = self._local_names | {batch: "*_axes"}
+        self.result_shapes = [
+            tuple_text(renamed(length, names) for length in shape)
+            for shape in signature.outputs.values()
+        ]
+        self._public_names = signature.names | {batch: BATCH_AXES}
         self.kernel_arguments = ", ".join([*self.parameters, *self.outputs])
         arrays = self.array_inputs
         self.dtype = f"{arrays[0]}.dtype" if arrays else f"_real({self.parameters[0]})"
         self.out_parameter = "out"
         while self.out_parameter in self.parameters:
             self.out_parameter += "_"
+
+    def public_shape(self, shape):
+        """The shape of an argument or a result of the function, in public names."""
+        return tuple(renamed(length, self._public_names) for length in shape)
+
+    @property
+    def expected(self):
+        """The name and shape of each argument."""
+        shapes = map(self.public_shape, self.signature.inputs.values())
+        return tuple(zip(self.parameters, shapes, strict=True))
+
+    @property
+    def kernel_results(self):
+        """Views of the results as the kernel takes them, with one batch axis."""
+        shapes = zip(self.output_shapes, self.result_shapes, strict=True)
+        return tuple_text(
+            f"_results[{position}]{'' if shape == full_shape else f'.reshape({shape})'}"
+            for position, (shape, full_shape) in enumerate(shapes)
+        )
 
     def in_locals(self, text):
         """An expression of the signature's sizes and inputs, in the function's local variables."""
@@ -65,11 +93,12 @@ class _Parts:
         """Lines that convert the arguments to arrays that kernels take, or raise."""
         inputs, mismatch = tuple_text(self.parameters), self.mismatch(requirements)
         return [
-            f"{inputs} = _coerce(_owner, _expected, {inputs})",
+            f"_given = {inputs}",
+            f"_axes, {inputs} = _coerce(_owner, _expected, _given)",
             f"_dtype = {self.dtype}",
             *self.all_size_lines,
             *(
-                [f"if {mismatch}:", f"    _raise_shape_error(_owner, _expected, {inputs})"]
+                [f"if {mismatch}:", "    _raise_shape_error(_owner, _expected, _given)"]
                 if mismatch
                 else []
             ),
@@ -92,7 +121,7 @@ def define_function(module, name, lines, parts, scope):
     module_name, text = module.names["__name__"], "\n".join(lines) + "\n"
     file = f"<{name} of {module_name}>"
     linecache.cache[file] = len(text), None, text.splitlines(True), file  # for tracebacks
-    expected = (parts.signature.expected, module.requirements, parts.returned.places)
+    expected = (parts.expected, module.requirements, parts.returned.places)
     types = {f"_type_{type_name}": module.names[type_name] for type_name in parts.returned.types}
     scope = scope | types | {"__name__": module_name, "_owner": module.owner, "_expected": expected}
     exec(compile(text, file, "exec"), scope)

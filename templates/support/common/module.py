@@ -35,6 +35,7 @@ class _Module:
     def __init__(self, owner, names):
         self.owner, self.names = owner, names
         self.requirements = names["REQUIREMENTS"]
+        self.has_batch = any(entry["batched"] for entry in names["INPUTS"])
         module = sys.modules.get(names["__name__"])
         if type(module) is ModuleType:
             module.__class__ = _Importable

@@ -5,6 +5,9 @@
 import ast
 import re
 
+BATCH_AXES = "*batch"
+"""All batch axes in the shape of an argument or a result; kernels have one axis for them."""
+
 
 class _Signature:
     """The parameters of a kernel: `inputs` and `outputs` map a name to the texts of its lengths, ()
@@ -31,14 +34,6 @@ class _Signature:
     def kernel_names(self):
         """Public name -> the kernel's name, of inputs and sizes whose names differ."""
         return {public: name for name, public in self.names.items()}
-
-    @property
-    def expected(self):
-        """The public name and shape of each input."""
-        return tuple(
-            (self.names.get(name, name), tuple(renamed(length, self.names) for length in shape))
-            for name, shape in self.inputs.items()
-        )
 
     @property
     def arrays(self):

@@ -18,6 +18,7 @@ from ..common.arguments import (
     _ndarray,
     _raise_shape_error,
     _real,
+    _require_one_batch_axis,
 )
 from ..common.function_parts import _Parts, define_function
 from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES
@@ -41,6 +42,7 @@ _FUNCTION_NAMES = {
     "_ndarray": _ndarray,
     "_real": _real,
     "_raise_shape_error": _raise_shape_error,
+    "_require_one_batch_axis": _require_one_batch_axis,
     "_remember": remember,
 }
 """Names that the texts of public functions refer to. All begin with an underscore, unlike those of
@@ -115,7 +117,7 @@ class Module(_Module):
         """Make a public function that allocates and fills the results of a kernel. returns: see
         `_Returned`."""
         signature, _, blas = self.kernels[kernel]
-        parts = _Parts(signature, _Returned(returns, signature.outputs))
+        parts = _Parts(signature, _Returned(returns, signature.outputs), self.has_batch)
         call_plan = self._call_plan(kernel, parts)
         conditions = [
             *_are_plain_arrays(parts.array_inputs),
@@ -160,7 +162,7 @@ class Module(_Module):
         the arguments; call: lines that call it with any arguments."""
         out, returned = parts.out_parameter, parts.returned
         inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
-        empty, shapes = parts.allocation_lines(), tuple_text(parts.output_shapes)
+        empty, shapes = parts.allocation_lines(), tuple_text(parts.result_shapes)
         remembered = [name for name in scope if f"{name}_ready" in scope]
         return [
             "try:  # arrays as the kernel takes them",
@@ -177,12 +179,11 @@ class Module(_Module):
             "except _CONVERSION_ERRORS:  # arguments of other types, or errors to be said in full",
             "    pass",
             *parts.coercion_lines(self.requirements),
-            f"{filled} = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
+            f"_results = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
+            f"{filled} = {parts.kernel_results}",
             *call,
             *(f"_remember({name}_ready, {name})" for name in remembered),
-            f"if {out} is None:",
-            f"    return {returned.new}",
-            f"{filled} = _deliver({out}, {filled})",
+            f"{filled} = _deliver({out}, _results)",
             f"return {returned.delivered}",
         ]
 
@@ -203,7 +204,7 @@ class Module(_Module):
         arrays, their dtype and sizes that returns the operators, in the order of `returns` (see
         `_Returned`). signature_options: see `_Signature`."""
         kernel_signature = _Signature(signature, **signature_options)
-        texts = _Parts(kernel_signature, _Returned(returns, {}))
+        texts = _Parts(kernel_signature, _Returned(returns, {}), self.has_batch)
         structures = {entry["name"]: entry["structure"] for entry in self.names["INPUTS"]}
         array_texts = {
             local: f"_nearest({structures[name]!r}, {name})"
@@ -214,11 +215,11 @@ class Module(_Module):
         sizes_read = build.__code__.co_varnames[2 : build.__code__.co_argcount]
         passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
-        call: list = []
+        call = ["_require_one_batch_axis(_owner, _axes)"] if self.has_batch else []
         if kernel is not None:
             call_plan = self._call_plan(kernel, texts)
             self.conditions[name] = self._conditions(kernel)
-            call, scope = call_plan.call, scope | call_plan.scope
+            call, scope = [*call, *call_plan.call], scope | call_plan.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
             *indented(texts.coercion_lines(self.requirements)),

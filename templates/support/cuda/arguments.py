@@ -5,6 +5,7 @@ Names start with an underscore, which no name of a declaration does: none can hi
 
 # mypy: allow-untyped-defs
 
+import math
 import sys
 from contextlib import ExitStack
 from itertools import combinations
@@ -15,12 +16,15 @@ from numba import cuda
 from ..common.arguments import (
     _FLOAT32,
     _FLOAT64,
+    _batch_axes,
+    _broadcast_shape,
     _describe,
     _number_array,
     _out_arrays,
     _raise_shape_error,
     _require_destination,
     _shape_text,
+    _with_one_batch_axis,
 )
 from ..internals.launches import address
 from .base import SIMULATED, _cupy, _Run, device_number
@@ -190,8 +194,8 @@ class _Call(_Run):
         return _cupy.cuda.get_current_stream().ptr if self.library == "cupy" else 0
 
     def take(self):
-        """Convert the arguments to C-contiguous arrays on the device, of one type, and to numbers
-        for rank 0."""
+        """Return the batch axes, and the arguments as C-contiguous arrays on the device, of one
+        type and with one batch axis, and as numbers for rank 0."""
         shapes, _, _ = self.expected
         arrays = [
             _on_device(self.function, name, value, library, self.library)
@@ -200,24 +204,28 @@ class _Call(_Run):
             for (name, _), (value, library) in zip(shapes, self.values, strict=True)
         ]
         self.shapes = [array.shape for array in arrays]
-        if any(len(a.shape) != len(shape) for a, (_, shape) in zip(arrays, shapes, strict=True)):
-            self.refuse()
+        axes = _batch_axes(self.function, self.expected, self.shapes)
         dtypes = {a.dtype for a in arrays if a.shape} or {a.dtype for a in arrays}
         self.dtype = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
         self.arguments = [
-            self._argument(name, array, *value_and_library)
-            for (name, _), array, value_and_library in zip(shapes, arrays, self.values, strict=True)
+            self._argument(name, array, shape, axes, *value_and_library)
+            for (name, shape), array, value_and_library in zip(
+                shapes, arrays, self.values, strict=True
+            )
         ]
-        return self.arguments
+        return axes, self.arguments
 
-    def _argument(self, name, array, value, library):
-        if not array.shape:
+    def _argument(self, name, array, shape, axes, value, library):
+        if not shape:
             return self.dtype.type(self.to_host(array) if library else array)
         if not library:
-            return self.to_device(array, self.dtype)
-        if array.dtype == self.dtype and array.flags["C_CONTIGUOUS"]:
-            return array
-        return _through_cupy(self.function, name, value).ascontiguousarray(array, self.dtype)
+            return self.to_device(_with_one_batch_axis(array, shape, axes), self.dtype)
+        full_shape = _broadcast_shape(shape, array.shape, axes)
+        is_ready = array.dtype == self.dtype and array.flags["C_CONTIGUOUS"]
+        if not is_ready or array.size != math.prod(full_shape):
+            cupy = _through_cupy(self.function, name, value)
+            array = cupy.ascontiguousarray(cupy.broadcast_to(array, full_shape), self.dtype)
+        return _with_one_batch_axis(array, shape, axes)
 
     def refuse(self):
         """Raise ValueError for the shapes of the arguments."""

@@ -22,16 +22,17 @@ class Module(_Module):
         returns: see `_Returned`; failures: the error text of each check of the kernels, in
         order."""
         parsed = _Signature(signature, **options)
-        parts = _Parts(parsed, _Returned(returns, parsed.outputs))
+        parts = _Parts(parsed, _Returned(returns, parsed.outputs), self.has_batch)
         inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
         mismatch = parts.mismatch(self.requirements)
         lines = [
-            f"{inputs} = _run.take()",
+            f"_axes, {inputs} = _run.take()",
             *parts.all_size_lines,
             *([f"if {mismatch}:", "    _run.refuse()"] if mismatch else []),
-            f"{outputs} = _run.results({parts.out_parameter}, {tuple_text(parts.output_shapes)})",
+            f"_results = _run.results({parts.out_parameter}, {tuple_text(parts.result_shapes)})",
+            f"{outputs} = {parts.kernel_results}",
             f"_launch(_run, {parts.kernel_arguments})",
-            f"{outputs} = _run.delivered({outputs})",
+            f"{outputs} = _run.delivered(_results)",
             f"return {parts.returned.delivered}",
         ]
         heading = (
