@@ -247,7 +247,10 @@ def _several_axes(variables: Sequence[Any], ranks: Sequence[int | None]) -> Any:
     is_one = {x.type.shape[:1] == (1,) for x, _ in stacks}
     if min(counts) < 0 or (set(counts) == {1} and len(is_one) == 1):
         return None
-    shapes = [tuple(x.shape)[:count] for x, count in stacks]
+    shapes = [
+        [1 if x.type.shape[axis] == 1 else x.shape[axis] for axis in range(count)]
+        for x, count in stacks
+    ]
     return pt.broadcast_shape(*shapes, arrays_are_shapes=True)
 
 

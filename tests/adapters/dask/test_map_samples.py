@@ -190,5 +190,36 @@ def test_functions_that_do_not_fit():
     alone = dx.compile(dx.function("alone", [x], x @ x))
     with pytest.raises(dx.UnsupportedError, match=r"alone.value: no input has a batch axis"):
         map_samples(alone.value, X_value)
-    with pytest.raises(dx.ShapeError, match=r"scalar.vjp: argument cotangent has shape \(2,\)"):
+    with pytest.raises(
+        dx.ShapeError, match=r"scalar: argument cotangent has the batch axes \(2,\)"
+    ):
         map_samples(module.vjp, X_value, W_value, b_value, np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("x_axes", "s_axes"),
+    [((4, 6), (4, 6)), ((4, 1), (6,)), ((4, 6), ()), ((2, 4, 1), (4, 6)), ((), ())],
+)
+def test_several_batch_axes_in_chunks(x_axes, s_axes):
+    function = dx.function("layers", [x, W, s], s * dx.tanh(W @ x), batch=[x, s])
+    module = dx.compile(function)
+    random = np.random.default_rng(2)
+    arguments = [random.normal(size=size) for size in ((*x_axes, 3), (2, 3), s_axes)]
+    lazy = [
+        da.from_array(arguments[0], (*[2] * len(x_axes), -1)),
+        arguments[1],
+        da.from_array(arguments[2], (3,) * len(s_axes)),
+    ]
+    for kind in ("value", "vjp", "jacobian"):
+        if kind == "vjp":
+            lazy.append(da.ones_like(map_samples(module.value, *lazy)))
+            arguments.append(np.ones_like(module.value(*arguments)))
+        result = map_samples(getattr(module, kind), *lazy[: len(arguments)])
+        expected = getattr(module, kind)(*arguments)
+        if kind == "vjp":
+            del lazy[-1], arguments[-1]
+        for array, computed, other in zip(
+            leaves(result), leaves(dask.compute(result)[0]), leaves(expected), strict=True
+        ):
+            assert array.shape == computed.shape == other.shape
+            np.testing.assert_allclose(computed, other, rtol=1e-12, atol=1e-14)

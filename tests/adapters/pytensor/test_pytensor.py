@@ -154,6 +154,32 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure: str) ->
     np.testing.assert_allclose(compiled(garbage, POINT), module.value(close, POINT), rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("x_axes", "s_axes"), [((4, 5), (4, 5)), ((), ()), ((4, 1), (5,)), ((4, 5), ()), ((1,), (3,))]
+)
+def test_several_batch_axes(x_axes: tuple[int, ...], s_axes: tuple[int, ...]) -> None:
+    scaled = operator(dx.function("scaled", [x, A, s], s * dx.tanh(A @ x), batch=[x, s]))
+    values = drawn((*x_axes, 3), (2, 3), s_axes)
+    inputs = [pt.tensor(shape=value.shape, dtype="float64") for value in values]
+
+    def by_pytensor(x: Any, A: Any, s: Any) -> Any:
+        return s[..., None] * pt.tanh(pt.dot(x, A.T))
+
+    results = []
+    for function in (scaled, by_pytensor):
+        value = function(*inputs)
+        gradients = pytensor.gradient.grad(pt.sin(value).sum(), inputs)
+        results.append(pytensor.function(inputs, [value, *gradients], mode=PYTHON)(*values))
+    for ours, theirs in zip(*results, strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    stretched = scaled(pt.dmatrix(), np.ones((2, 3)), pt.dvector())
+    with pytest.raises(dx.ShapeError, match=r"lengths of the batch axes differ: \[1, 3\]"):
+        pytensor.function(stretched.owner.inputs[::2], stretched, mode=PYTHON)(
+            np.ones((1, 3)), np.ones(3)
+        )
+
+
 def test_numbers_and_names() -> None:
     values = drawn((3, 3), (2, 3), dtype=np.float32)
     for number in (2, 2.5, True, np.float32(1.5)):
