@@ -221,10 +221,10 @@ class _Call(_Run):
         if not library:
             return self.to_device(_with_one_batch_axis(array, shape, axes), self.dtype)
         full_shape = _broadcast_shape(shape, array.shape, axes)
-        is_ready = array.dtype == self.dtype and array.flags["C_CONTIGUOUS"]
-        if not is_ready or array.size != math.prod(full_shape):
-            cupy = _through_cupy(self.function, name, value)
-            array = cupy.ascontiguousarray(cupy.broadcast_to(array, full_shape), self.dtype)
+        if array.size != math.prod(full_shape):
+            array = _through_cupy(self.function, name, value).broadcast_to(array, full_shape)
+        if array.dtype != self.dtype or not array.flags["C_CONTIGUOUS"]:
+            array = _through_cupy(self.function, name, value).ascontiguousarray(array, self.dtype)
         return _with_one_batch_axis(array, shape, axes)
 
     def refuse(self):

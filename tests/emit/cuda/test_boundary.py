@@ -23,10 +23,15 @@ m, n, k = dx.dims("m n k")
 A, B = dx.matrix("A", m, k), dx.matrix("B", k, n)
 s = dx.scalar("s")
 X = dx.matrix("X", n, n)
+v = dx.vector("v", n)
 FUNCTIONS = {
     "product": dx.function("product", [A, B], A @ B),
     "scaled": dx.function("scaled", [A, s], s * dx.trace(A.T @ A)),
     "inverse": dx.function("inverse", [X], dx.inv(X)),
+    "stacked": dx.function(
+        "stacked", [S := dx.matrix("A", n, n), v, s], s * (S @ v), batch=[S, v, s]
+    ),
+    "energy": dx.function("energy", [v, s], s * (v @ v), batch=[v]),
 }
 LEFT = np.arange(6.0).reshape(2, 3)
 RIGHT = np.arange(12.0).reshape(3, 4) - 5
@@ -98,6 +103,43 @@ def test_out() -> None:
     for number in (np.empty(()), cuda.to_device(np.empty(()))):
         assert module("scaled").value(LEFT, 3.0, out=number) is number
         same(number, 3 * (LEFT**2).sum())
+
+
+@simulated
+def test_batch_axes() -> None:
+    from numba import cuda
+
+    call = module("stacked").value
+    vectors, matrices = np.arange(24.0).reshape(2, 4, 3), np.arange(72.0).reshape(2, 4, 3, 3)
+    expected = np.einsum("...ij,...j->...i", matrices, vectors)
+    for convert in (np.asarray, cuda.to_device):
+        same(call(convert(matrices), convert(vectors), 2), 2 * expected)
+        same(call(convert(matrices[0, 0]), convert(vectors[0, 0]), 2.0), 2 * expected[0, 0])
+        out = convert(np.full((2, 4, 3), np.nan))
+        assert call(convert(matrices), convert(vectors), 1.0, out=out) is out
+        same(out, expected)
+    stretched = matrices[:, :1], vectors[0], np.arange(2.0)[:, None]
+    same(
+        call(*stretched),
+        np.arange(2.0)[:, None, None] * (matrices[:, :1] @ vectors[0][..., None])[..., 0],
+    )
+    results = module("stacked").vjp(matrices[0, 0], vectors, 1.0, np.ones(3))
+    same(results.A, np.broadcast_to(vectors[:, :, None], (2, 4, 3, 3)))
+    assert results.s.shape == (2, 4)
+    for wrong, text in (
+        ((matrices, vectors[:, :3], 1.0), r"argument v has the batch axes \(2, 3\); expected axes"),
+        (
+            (matrices, vectors[..., :2], 1.0),
+            r"argument v has shape \(2, 4, 2\); expected \(\*batch",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"stacked: {text}"):
+            call(*wrong)
+    norm = module("energy").value(vectors, 1.0)
+    same(norm, (vectors**2).sum(-1))
+    assert type(module("energy").value(vectors[0, 0], 1.0)) is np.float64
+    with pytest.raises(TypeError, match=r"argument v is .*; install CuPy to have it converted"):
+        call(cuda.to_device(matrices), cuda.to_device(vectors[0]), 1.0)
 
 
 @simulated
