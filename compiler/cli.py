@@ -201,6 +201,11 @@ _kinds = click.option(
     metavar="KIND,KIND",
     help="The kinds of functions declared without kinds=, such as value,vjp.  [default: all]",
 )
+_second = click.option(
+    "--second",
+    is_flag=True,
+    help="Write modules with second derivatives of array-valued functions, too, for adapters.",
+)
 _dims = click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
 _wrt = click.option(
     "--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input."
@@ -219,6 +224,7 @@ _jobs = click.option(
 @_directory
 @_targets
 @_kinds
+@_second
 @click.option("--text", help="Build the function of this text, with --dims and --name, instead.")
 @_dims
 @_wrt
@@ -231,6 +237,7 @@ def build(
     directory: str | None,
     targets: Sequence[str],
     kinds: Sequence[str],
+    second: bool,
     text: str | None,
     dims: str | None,
     wrt: Sequence[str],
@@ -263,7 +270,8 @@ def build(
     if text is None:
         if dims is not None or wrt or name is not None:
             raise click.UsageError("--dims, --wrt and --name go with --text")
-        functions, directory, targets, kinds = _arguments(files, directory, targets, kinds)
+        arguments = _arguments(files, directory, targets, kinds, second)
+        functions, directory, targets, kinds, second = arguments
     else:
         functions = [_text_function(files, directory, text, dims, wrt, name)]
     assert directory is not None
@@ -282,6 +290,7 @@ def build(
             warm,
             jobs,
             _names(kinds) or None,
+            second,
         )
     verified = [report for report in result.reports if report.function in result.verified]
     if verified:
@@ -299,15 +308,19 @@ def build(
 
 
 def _arguments(
-    files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
-) -> tuple[Sequence[Function], str, Sequence[str], Sequence[str]]:
-    """Return the functions, directory, targets and kinds of a command line, or else those of the
-    project in the working directory."""
+    files: Sequence[str],
+    directory: str | None,
+    targets: Sequence[str],
+    kinds: Sequence[str],
+    second: bool,
+) -> tuple[Sequence[Function], str, Sequence[str], Sequence[str], bool]:
+    """Return the functions, directory, targets, kinds and `second` of a command line, or else those
+    of the project in the working directory."""
     from derivatrix.compiler.driver.project import TABLE, find_project
     from derivatrix.compiler.frontends.function_file import load_files
 
     if files and directory is not None:
-        return load_files(files), directory, targets, kinds
+        return load_files(files), directory, targets, kinds, second
     if files or directory is not None:
         raise click.UsageError(
             "FILE and -o DIR go together" + ("" if files else "; FILE is missing")
@@ -317,7 +330,13 @@ def _arguments(
         raise click.UsageError(
             f"name a FILE and -o DIR, or write a table {TABLE} in pyproject.toml"
         )
-    return project.load(), project.output, targets or project.targets, kinds or project.kinds
+    return (
+        project.load(),
+        project.output,
+        targets or project.targets,
+        kinds or project.kinds,
+        second or project.second,
+    )
 
 
 def _text_function(
@@ -401,8 +420,13 @@ def verify(directory: str, verbose: bool, thorough: bool, write: bool, jobs: int
 @_directory
 @_targets
 @_kinds
+@_second
 def check(
-    files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
+    files: Sequence[str],
+    directory: str | None,
+    targets: Sequence[str],
+    kinds: Sequence[str],
+    second: bool,
 ) -> None:
     """Compare DIR with the files that `build` would write there; exit status 1 if they differ.
     Without FILE and DIR, those in the table [tool.derivatrix] of ./pyproject.toml are used.
@@ -419,8 +443,12 @@ def check(
     """
     from derivatrix.compiler.driver.build import check as compare
 
-    functions, output, all_targets, all_kinds = _arguments(files, directory, targets, kinds)
-    differences = compare(functions, output, all_targets or ("cpu",), _names(all_kinds) or None)
+    functions, output, all_targets, all_kinds, has_second = _arguments(
+        files, directory, targets, kinds, second
+    )
+    differences = compare(
+        functions, output, all_targets or ("cpu",), _names(all_kinds) or None, has_second
+    )
     for difference in differences:
         click.echo(f"{output}: {difference.file} is {difference.state}")
     if any(difference.state == "foreign" for difference in differences):
@@ -430,6 +458,7 @@ def check(
         if tuple(targets) != ("cpu",):
             words += [word for target in targets for word in ("--target", target)]
         words += [word for kind in kinds for word in ("--kinds", kind)]
+        words += ["--second"] * second
         click.echo(f"run: {shlex.join(words)}", err=True)
     if differences:
         sys.exit(1)

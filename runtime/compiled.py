@@ -49,7 +49,10 @@ class Unavailable(ModuleType):
 
 class CompiledModule(LoadedModule):
     """A module of the cache. Its pickle holds its text, so that another process can write it to its
-    own cache and load it under the same name."""
+    own cache and load it under the same name. make_second: compiles the module with the second
+    derivatives, in a process that has the declaration."""
+
+    make_second: Callable[[], ModuleType] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         file = Path(str(self.__file__))
@@ -62,11 +65,12 @@ class CompiledModule(LoadedModule):
         return restored, (self.__name__, location, read_file(root / SUPPORT).decode(), texts)
 
 
-def load_compiled(path: Path, name: str = "") -> ModuleType:
+def load_compiled(path: Path, name: str = "") -> CompiledModule:
     """Load a module of the cache, under `name` if it comes from another process. Raises LoadError
     as `load` does."""
     module = load_file(path, name)
     module.__class__ = CompiledModule
+    assert isinstance(module, CompiledModule)
     return module
 
 

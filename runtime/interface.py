@@ -115,6 +115,9 @@ class ModuleInterface:
         self.requirements: tuple[str, ...] = getattr(module, "REQUIREMENTS", ())
         self.parts: tuple[int, ...] = getattr(module, "PARTS", ())
         self.target: str = getattr(module, "TARGET", "cpu")
+        self.primal: str = getattr(module, "PRIMAL", "")
+        # the value of a module with second derivatives is a JVP: its last inputs are tangents
+        self.directions = self.inputs[-len(self.wrt) :] if self.primal else ()
 
     def require(self, *kinds: str) -> None:
         """Raise UnsupportedError if the module was built without one of the kinds."""

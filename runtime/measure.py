@@ -29,6 +29,9 @@ MAX_FLOAT32_MAGNITUDE = 1e30
 """Bound on values and derivatives, so that float32 can hold them."""
 LARGE_ACCURATE_ERROR = 1e-7
 """The relative error of differences at large sizes that ends the search for a better point."""
+MIN_LARGE_VALUE = 2.0**-40
+"""Smallest largest entry of the value at large sizes that ends the search, too: where a function
+saturates, as softmax does, its derivative is all rounding of terms that cancel."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""
 FLOAT64_ROUNDING = 2.0**-29
@@ -82,6 +85,11 @@ class Measurement:
     def is_steady(self) -> bool:
         """True if the declared value is that of the surrounding points, but for rounding."""
         return self.sensitivity <= MAX_STEADY_CHANGE * (largest(self.value) or 1.0)
+
+    @property
+    def is_tiny(self) -> bool:
+        """True if the value may be rounding of terms of size 1 that cancel."""
+        return largest(self.value) < MIN_LARGE_VALUE
 
     @property
     def error(self) -> float:
@@ -201,9 +209,11 @@ def large(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[s
         )
         sensitivity = _sensitivity(interface, point, value)
         measurements.append(replace(measurement, sensitivity=sensitivity))
-        best = min(measurements, key=lambda measurement: measurement.first_error)
+        best = min(
+            measurements, key=lambda measurement: (measurement.is_tiny, measurement.first_error)
+        )
         is_accurate = best.first_error <= LARGE_ACCURATE_ERROR and best.is_steady
-        if is_accurate or len(measurements) == ENOUGH_ACCURATE_POINTS:
+        if (is_accurate and not best.is_tiny) or len(measurements) == ENOUGH_ACCURATE_POINTS:
             break
     return best
 

@@ -207,6 +207,15 @@ class Derivatives:
             for jacobian in self._jacobians([self._differentiable_value], leaf)
         }
 
+    def along(self, directions: Mapping[Leaf, Leaf]) -> Node:
+        """Derive the JVP along `directions`, an array for each input in `wrt`, as an expression to
+        differentiate again."""
+        projected: dict[Node, Node] = {
+            self.tangent(leaf): project(direction, leaf) for leaf, direction in directions.items()
+        }
+        jvp = simplify(substitute([self._jvp[()]], projected))
+        return with_selections(jvp, [self._value[()]])[0]
+
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
         return jacobians(nodes, leaf, self._tangents[leaf])
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,7 @@ from derivatrix.runtime import Report, write_certificate
 from derivatrix.runtime.atomic_output import locked, staging, upwards
 from derivatrix.runtime.cache import module_directory, write_if_different
 from derivatrix.runtime.certificate import certificate_states, standing_reports
-from derivatrix.runtime.compiled import load_compiled
+from derivatrix.runtime.compiled import CompiledModule, load_compiled
 from derivatrix.runtime.errors import (
     BuildError,
     DeclarationError,
@@ -111,6 +112,7 @@ def build(
     warm: bool = False,
     jobs: int | None = None,
     kinds: Sequence[str] | None = None,
+    second: bool = False,
 ) -> BuildResult:
     """Write a package with one verified module for each function and target.
 
@@ -126,13 +128,15 @@ def build(
     jobs: the number of processes that work at a time; by default the number of cores.
     kinds: the kinds of functions that were declared without kinds=, as far as these have them; see
     `function`.
+    second: write the module f_second, too, for each array-valued function f: adapters need it for
+    second derivatives of f; see `Function.second`.
 
     Raises DeclarationError for arguments that are no functions, functions with one name and names
     that cannot be a module's, UnsupportedError for unknown targets, BuildError if a file that
     derivatrix did not write, or a module of another function file, would be overwritten or the
     directory cannot be written, VerificationError if a module fails, and the errors of `generate`.
     """
-    declared = [function.with_kinds(kinds) for function in _functions(functions, "build")]
+    declared = _functions(functions, "build", kinds, second)
     directory = _directory(out_dir, "build")
     work = _work(declared, _targets(targets, "build"), "build")
     with Workers(_jobs(jobs)) as workers:
@@ -165,6 +169,7 @@ def check(
     out_dir: str | os.PathLike[str],
     targets: str | Iterable[str] = ("cpu",),
     kinds: Sequence[str] | None = None,
+    second: bool = False,
 ) -> list[Difference]:
     """List the files in `out_dir` that `build` would change, compared byte for byte, files beside
     the support that derivatrix did not write, and a certificate that does not vouch for the
@@ -173,7 +178,7 @@ def check(
     Raises the errors of `build` for its arguments, BuildError if a file cannot be read, and the
     errors of `generate`.
     """
-    declared = [function.with_kinds(kinds) for function in _functions(functions, "check")]
+    declared = _functions(functions, "check", kinds, second)
     directory = _directory(out_dir, "check")
     work = _work(declared, _targets(targets, "check"), "check")
     with Workers() as workers:
@@ -199,13 +204,27 @@ def compile(
     not verified: see `derivatrix.verify`. Raises DeclarationError if the argument is no function,
     BuildError if the file cannot be written, and the errors of `generate`.
     """
-    generated = derivation_cache.generate_once(
-        require_function(function, "compile").with_kinds(kinds), target
-    )
+    function = require_function(function, "compile").with_kinds(kinds)
+    generated = derivation_cache.generate_once(function, target)
+    module = _load_from_cache(generated, generated.digest)
+    if function.expression.shape:
+        module.make_second = partial(_compile_second, function, target, generated.digest)
+    return module
+
+
+def _compile_second(function: Function, target: str, folder: str) -> ModuleType:
+    """Generate the module of `function.second` beside that of the function, and load it: other
+    processes with this cache find it there."""
+    return _load_from_cache(derivation_cache.generate_once(function.second, target), folder)
+
+
+def _load_from_cache(generated: Generated, folder: str) -> CompiledModule:
+    """Write a module to a folder of the cache, and load it. Raises BuildError if the file cannot be
+    written."""
     _warn_of_length([generated])
     path = Path(f"{generated.name}.py")
     try:
-        directory = module_directory(support_digest(), FOLDER, generated.digest)
+        directory = module_directory(support_digest(), FOLDER, folder)
         path = directory / path
         write_if_different(directory.parent, support_texts(all_files()))
         write_if_different(directory, generated.texts)
@@ -217,11 +236,17 @@ def compile(
 # Arguments
 
 
-def _functions(functions: Any, caller: str) -> list[Function]:
-    """Return the functions as a list, after checking that they can be modules of one package."""
+def _functions(
+    functions: Any, caller: str, kinds: Sequence[str] | None, second: bool
+) -> list[Function]:
+    """Return the functions with `kinds`, and with those of second derivatives if asked for, after
+    checking that they can be modules of one package."""
     is_single = isinstance(functions, (str, Array)) or not isinstance(functions, Iterable)
     values = [functions] if is_single else list(functions)
-    checked = require_unique([require_function(value, caller) for value in values], caller)
+    declared = [require_function(value, caller).with_kinds(kinds) for value in values]
+    if second:
+        declared += [function.second for function in declared if function.expression.shape]
+    checked = require_unique(declared, caller)
     if not checked:
         raise DeclarationError(f"{caller}: no function was given; give at least one")
     names: dict[str, str] = {}

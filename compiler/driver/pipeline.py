@@ -127,6 +127,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             "TARGET": target,
             "DECLARATION": function.declaration,
             "DIGEST": digest(function, target),
+            **({"PRIMAL": digest(function.primal, target)} if function.primal else {}),
         },
         formulas=_formulas(derivatives, _shown_kinds(function)),
         functions=functions,
@@ -253,6 +254,11 @@ def _conventions(function: Function, target: str) -> list[str]:
         "array); they are new arrays unless `out` is given",
         *find_target(target).conventions,
     ]
+    if function.primal:
+        lines.append(
+            f"the value is the jvp of {function.primal.name}, for the directions after its inputs; "
+            f"the vjp and jvp are second derivatives of {function.primal.name}"
+        )
     projected = [
         f"{leaf.name} ({leaf.structure})" for leaf in function.inputs if leaf.structure in PROJECTED
     ]
@@ -288,6 +294,7 @@ def digest(function: Function, target: str = "cpu") -> str:
         function.wrt,
         function.batch,
         function.selection,
+        digest(function.primal, target) if function.primal else "",
     )
     return hashlib.blake2b(content(parts).encode(), digest_size=16).hexdigest()
 

@@ -26,13 +26,15 @@ class Project:
 
     root: the folder of the pyproject.toml. functions: function files, or single functions in them
     as in "functions.py:square". output: the directory of the generated package. Both are as
-    written, relative to the root. kinds: the kinds of functions that do not say, () for all."""
+    written, relative to the root. kinds: the kinds of functions that do not say, () for all.
+    second: whether the package has the modules with second derivatives of arrays."""
 
     root: Path
     functions: tuple[str, ...]
     output: str
     targets: tuple[str, ...]
     kinds: tuple[str, ...] = ()
+    second: bool = False
 
     @property
     def directory(self) -> Path:
@@ -58,7 +60,13 @@ class Project:
         """Build and verify the package. Raises the errors of `build`."""
         from derivatrix.compiler.driver.build import build
 
-        return build(self.load(), self.directory, self.targets, kinds=self.kinds or None)
+        return build(
+            self.load(),
+            self.directory,
+            self.targets,
+            kinds=self.kinds or None,
+            second=self.second,
+        )
 
 
 def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
@@ -82,10 +90,10 @@ def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
 
 def _project(path: Path, table: Mapping[str, Any]) -> Project:
     for name in table:
-        if name not in ("functions", "output", "targets", "kinds"):
+        if name not in ("functions", "output", "targets", "kinds", "second"):
             raise DeclarationError(
-                f"{path}: {TABLE} has no setting {name!r}; there are functions, output, targets "
-                "and kinds"
+                f"{path}: {TABLE} has no setting {name!r}; there are functions, output, targets, "
+                "kinds and second"
             )
     output = table.get("output")
     if not isinstance(output, str) or not output.strip():
@@ -96,7 +104,10 @@ def _project(path: Path, table: Mapping[str, Any]) -> Project:
     functions = _texts(path, table, "functions", None)
     targets = _texts(path, table, "targets", ["cpu"])
     kinds = _texts(path, table, "kinds", None) if "kinds" in table else ()
-    return Project(path.parent, functions, output, targets, kinds)
+    second = table.get("second", False)
+    if not isinstance(second, bool):
+        raise DeclarationError(f"{path}: {TABLE} has second = {second!r}; expected true or false")
+    return Project(path.parent, functions, output, targets, kinds, second)
 
 
 def _texts(

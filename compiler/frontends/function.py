@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -39,6 +41,11 @@ NEEDED_KINDS = {
 """Kind -> the other kinds that verification compares it with."""
 RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
 """Names that generated modules use themselves."""
+DIRECTION_STRUCTURES = {
+    "spd": "symmetric",
+    **{name: name for name in ("symmetric", "lower", "upper", "diagonal")},
+}
+"""Structure of an input -> that of its tangents, where these are a linear space."""
 
 
 @dataclass(eq=False, repr=False)
@@ -47,12 +54,14 @@ class Function(Declaration):
 
     derived: for a derivative, the declared function and the inputs by which it was differentiated.
     source: the function file that it was loaded from, or "". selection: the kinds that its modules
-    have, with those that they need; None for all.
+    have, with those that they need; None for all. primal: the function of which this is the JVP
+    (`second`).
     """
 
     derived: tuple[Function, tuple[str, ...]] | None = None
     source: str = ""
     selection: tuple[str, ...] | None = None
+    primal: Function | None = None
 
     @property
     def _fields(self) -> tuple[Any, ...]:
@@ -157,6 +166,35 @@ class Function(Declaration):
             node = self.derivatives.repeated(names)
         title = require_name("_".join([self.name, *names]), "a derivative")
         return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
+
+    @property
+    def second(self) -> Function:
+        """The JVP as a function of its own, whose VJP and JVP are the second derivatives of this
+        one; called `f_second`.
+
+        It takes the inputs of this function, then a direction for each input in `wrt`: dX for X.
+        """
+        names = {*self.derivatives.declared}
+        directions: dict[Leaf, Leaf] = {}
+        for leaf in self.derivatives.wrt:
+            name = f"d{leaf.name}"
+            while name in names or keyword.iskeyword(name) or hasattr(builtins, name):
+                name += "_"
+            names.add(name)
+            structure = DIRECTION_STRUCTURES.get(leaf.structure, "general")
+            directions[leaf] = Leaf(require_variable(name, "a direction"), leaf.shape, structure)
+        with stated_depth(self.name):
+            jvp = self.derivatives.along(directions)
+        return Function(
+            require_name(f"{self.name}_second", "the function with the second derivatives"),
+            (*self.inputs, *directions.values()),
+            jvp,
+            self.wrt,
+            (*self.batch, *(d.name for leaf, d in directions.items() if leaf.name in self.batch)),
+            source=self.source,
+            selection=("value", "vjp", "jvp"),
+            primal=self,
+        )
 
     @property
     def origin(self) -> tuple[Function | None, str]:

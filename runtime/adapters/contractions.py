@@ -1,4 +1,4 @@
-"""Products of derivatives by the inputs in `wrt`, for arrays of JAX and of PyTorch."""
+"""Products of derivatives by the inputs in `wrt`, for arrays of JAX, PyTorch and PyTensor."""
 
 from __future__ import annotations
 
@@ -16,6 +16,21 @@ def along(interface: ModuleInterface, arrays: Sequence[Any], tangents: Sequence[
         term, lead = array * tangent, array.ndim - len(entry.shape)
         sums.append(term.reshape((*term.shape[:lead], prod(term.shape[lead:]))).sum(-1))
     return sum(sums[1:], sums[0])
+
+
+def tangential(
+    interface: ModuleInterface, inputs: Sequence[Any], directions: Sequence[Any]
+) -> list[Any]:
+    """Project directions at orthogonal inputs on the tangent space, (V - Q Vᵀ Q) / 2: only along
+    these are derivatives of a JVP second derivatives."""
+    values = {entry.name: array for entry, array in zip(interface.inputs, inputs, strict=False)}
+    projected = []
+    for entry, direction in zip(interface.wrt, directions, strict=True):
+        if entry.structure == "orthogonal":
+            matrix = values[entry.name]
+            direction = (direction - matrix @ direction.mT @ matrix) / 2
+        projected.append(direction)
+    return projected
 
 
 def weighted(interface: ModuleInterface, arrays: Sequence[Any], weights: Any) -> list[Any]:

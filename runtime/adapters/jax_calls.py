@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,9 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from derivatrix.runtime.adapters.contractions import tangential
 from derivatrix.runtime.adapters.jax_rules import batch, is_zero, jvp, transpose
+from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import batch_axes, sizes_of
 from derivatrix.runtime.adapters.xla_handlers import UnknownVersionError, register
 from derivatrix.runtime.errors import UnsupportedError
@@ -58,6 +60,18 @@ class Calls:
             else result
             for key, result in zip(self.interface.keys(kind), results, strict=True)
         ]
+
+    def along_directions(
+        self, kind: str, inputs: Arrays, directions: Arrays, linear: Arrays
+    ) -> list[Any]:
+        """Call `vjp` or `jvp` of the module with second derivatives."""
+        return self(kind, *inputs, *tangential(self.interface, inputs, directions), *linear)
+
+    @cached_property
+    def second(self) -> Calls:
+        """Calls of the module with the second derivatives of an array-valued function: its `vjp`
+        and `jvp` are those of `vjp` and `jvp` along directions, which come after the inputs."""
+        return Calls(second_of(self.interface), self.batched and self.batched.second, self.native)
 
     @property
     def name(self) -> str:

@@ -2,7 +2,9 @@
 
 The derivative of a scalar value is the gradient, and that of the gradient `hvp`; the derivative of
 any other value is `jvp`. `jvp` and `vjp` are linear in the arguments after the inputs, and each
-other's transpose; `hvp` is its own. Their derivatives by the inputs are `hvp`.
+other's transpose; `hvp` is its own. Their derivatives by the inputs are `hvp`, for an array-valued
+function `jvp` and `vjp` of its second module. These are linear in their directions, too, and
+symmetric: f''[V, W] = f''[W, V].
 """
 
 from __future__ import annotations
@@ -57,31 +59,43 @@ def _jvp_by_inputs(
     inputs: Arrays, linear: Arrays, tangents: Arrays, calls: Calls, kind: str
 ) -> list[Any]:
     """Differentiate the results of `jvp` or `vjp` along tangents of the inputs."""
-    if kind == "hvp" or not calls.scalar:
-        order = "third" if calls.scalar else "second"
+    start = len(inputs) - len(calls.interface.directions)
+    is_second = start < len(inputs)
+    if kind == "hvp" or (is_second and not all(map(is_zero, tangents[:start]))):
         raise UnsupportedError(
-            f"{calls.name}: its {order} derivative is asked for; a module has second derivatives "
-            "of scalar functions only, and no third ones"
+            f"{calls.name}: a third derivative is asked for; modules have first and second ones"
         )
-    products = calls("hvp", *inputs, *calls.wrt_tangents(tangents))
+    if is_second:
+        tangents = list(map(ad.instantiate_zeros, tangents[start:]))
+        return calls.along_directions(kind, inputs[:start], tangents, linear)
+    tangents = calls.wrt_tangents(tangents)
+    if not calls.scalar:
+        return calls.second.along_directions(kind, inputs, tangents, linear)
+    products = calls("hvp", *inputs, *tangents)
     if kind == "jvp":
         return [along(calls.interface, products, linear)]
     return weighted(calls.interface, products, linear[0])
 
 
 def transpose(cotangents: Arrays, *arrays: Any, calls: Calls, kind: str) -> list[Any]:
-    """Compute the cotangents of the arguments after the inputs, in which a call is linear."""
+    """Compute the cotangents of the arguments in which a call is linear: those after the inputs, or
+    the directions among the inputs."""
     inputs, linear = calls.split(arrays)
     cotangents = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    if kind == "hvp":
+    start = len(inputs)
+    if any(map(ad.is_undefined_primal, inputs)):
+        start -= len(calls.interface.directions)
+        pair = (cotangents, linear) if kind == "vjp" else (linear, cotangents)
+        results = calls.along_directions("vjp", inputs[:start], *pair)
+    elif kind == "hvp":
         results = _transpose_hvp(inputs, cotangents, calls)
     else:
         results = calls({"jvp": "vjp", "vjp": "jvp"}[kind], *inputs, *cotangents)
     wanted = [
         result if ad.is_undefined_primal(argument) else None
-        for argument, result in zip(linear, results, strict=True)
+        for argument, result in zip(arrays[start:], results, strict=False)
     ]
-    return [None] * len(inputs) + wanted
+    return [None] * start + wanted + [None] * (len(arrays) - start - len(wanted))
 
 
 def _transpose_hvp(inputs: Arrays, cotangents: Arrays, calls: Calls) -> list[Any]:

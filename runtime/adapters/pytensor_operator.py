@@ -19,6 +19,8 @@ from pytensor.tensor.rewriting.basic import register_specialize
 from pytensor.tensor.type import TensorType
 
 from derivatrix.runtime.adapters.arguments import in_order, number
+from derivatrix.runtime.adapters.contractions import tangential
+from derivatrix.runtime.adapters.second import has_second, second_of, without_second
 from derivatrix.runtime.adapters.sizes import float_type
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
@@ -44,6 +46,12 @@ class GeneratedOp(Op):
         self.inputs = self.interface.inputs
         self.wrt = [self.inputs.index(entry) for entry in self.interface.wrt]
         self.is_scalar = self.interface.is_scalar
+        # positions of the inputs by which "vjp" and "jvp" have derivatives
+        self.curved: list[int] = []
+        if self.interface.directions:
+            self.curved = [self.inputs.index(entry) for entry in self.interface.directions]
+        elif self.interface.output and has_second(self.interface):
+            self.curved = self.wrt
 
     def __reduce__(self) -> Any:
         return GeneratedOp, (self.module, self.kind)
@@ -124,7 +132,9 @@ class GeneratedOp(Op):
         """Return the cotangents of all arguments, from those of the outputs."""
         count = len(self.inputs)
         point = inputs[:count]
+        by_wrt: list[Any] = []
         by_linear: list[Any] = []
+        positions = self.wrt
         if self.kind == "value" and self.is_scalar:
             _, *gradients = self._outputs("value_and_gradient", point)
             by_wrt = [cotangents[0] * gradient for gradient in gradients]
@@ -138,11 +148,15 @@ class GeneratedOp(Op):
                 by_wrt = [first + second for first, second in zip(by_wrt, products, strict=True)]
         else:
             transposed = {"vjp": "jvp", "jvp": "vjp", "hvp": "hvp"}[self.kind]
-            by_linear = self._outputs(transposed, point, _with_zeros(cotangents, outputs))
-            by_wrt = [self._not_implemented(position, inputs[position]) for position in self.wrt]
+            linear, cotangents = inputs[count:], _with_zeros(cotangents, outputs)
+            by_linear = self._outputs(transposed, point, cotangents)
+            positions = self.curved
+            if positions:
+                pair = (linear, cotangents) if self.kind == "jvp" else (cotangents, linear)
+                by_wrt = self._second_outputs("vjp", point, *pair)
         assert len(by_linear) == len(inputs) - count
         by_input = [self._not_implemented(*pair) for pair in enumerate(point)]
-        for position, cotangent in zip(self.wrt, by_wrt, strict=True):
+        for position, cotangent in zip(positions, by_wrt, strict=True):
             by_input[position] = cotangent
         return by_input + by_linear
 
@@ -153,11 +167,19 @@ class GeneratedOp(Op):
         if not any(map(_is_connected, tangents)):
             return [disconnected_type() for _ in self.make_node(*inputs).outputs]
         for position, tangent in enumerate(tangents):
-            has_no_rule = position < count if is_linear else position not in self.wrt
+            is_constant = position not in (self.curved if is_linear else self.wrt)
+            has_no_rule = is_constant and position < count
             if has_no_rule and _is_connected(tangent) and not _is_zero(tangent):
                 raise UnsupportedError(f"{self}: {self._reason(position)}")
         if is_linear:
-            return self._outputs(self.kind, point, _with_zeros(tangents[count:], inputs[count:]))
+            linear = inputs[count:]
+            results = self._outputs(self.kind, point, _with_zeros(tangents[count:], linear))
+            by_inputs = [tangents[position] for position in self.curved]
+            if any(map(_is_connected, by_inputs)):
+                directions = _with_zeros(by_inputs, [inputs[position] for position in self.curved])
+                products = self._second_outputs(self.kind, point, directions, linear)
+                results = [first + second for first, second in zip(results, products, strict=True)]
+            return results
         wrt = [inputs[position] for position in self.wrt]
         directions = _with_zeros([tangents[position] for position in self.wrt], wrt)
         if not self.is_scalar:
@@ -180,14 +202,26 @@ class GeneratedOp(Op):
     def _outputs(self, kind: str, point: Any, linear: Any = ()) -> list[Any]:
         return list(GeneratedOp(self.module, kind).make_node(*point, *linear).outputs)
 
+    def _second_outputs(self, kind: str, point: Any, directions: Any, linear: Any) -> list[Any]:
+        """Differentiate a result of "vjp" or "jvp" along directions; in the module with second
+        derivatives, along its own directions."""
+        interface = self.interface if self.interface.directions else second_of(self.interface)
+        inputs = point[: len(interface.inputs) - len(interface.directions)]
+        projected = tangential(interface, inputs, directions)
+        operator = GeneratedOp(interface.module, kind)
+        return list(operator.make_node(*inputs, *projected, *linear).outputs)
+
     def _not_implemented(self, position: int, variable: Any) -> Any:
         return grad_not_implemented(self, position, variable, self._reason(position))
 
     def _reason(self, position: int) -> str:
         if position not in self.wrt:
             return f"there is no derivative by {self.inputs[position].name}; declare it in wrt"
-        order = "third" if self.is_scalar else "second"
-        return f"a module has no {order} derivatives of a function such as {self.interface.name}"
+        if self.is_scalar or self.curved:
+            return f"{self.interface.name}: there are no third derivatives"
+        if not self.interface.output:
+            return f"{self.interface.name}: has no second derivatives, as it has a batch axis"
+        return without_second(self.interface)
 
 
 @register_specialize

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from keyword import iskeyword
 from threading import RLock
 from types import ModuleType
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 from torch.library import custom_op
 
+from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.stacks import require_same
 from derivatrix.runtime.adapters.torch_kernel import Kernel
 from derivatrix.runtime.adapters.torch_operator import Dispatched, Operator
@@ -42,7 +44,7 @@ class Family:
         if batched is not None:
             require_same(self.interface, batched.interface)
         self._calls: dict[str, Callable[..., Any]] = {}
-        self.rules = Rules(self.interface, self._calls)
+        self.rules = Rules(self.interface, self._calls, lambda: self.second.rules)
         name = re.sub(r"\W", "_", f"{self.interface.name}_{module.DIGEST}", flags=re.ASCII)
         _NAMES[name] += 1
         name = name if _NAMES[name] == 1 else f"{name}_{_NAMES[name]}"
@@ -57,6 +59,14 @@ class Family:
         self.value = Operator(name, kernel, parameters, self)
         self._add(self.value)
         self._fill = _fill_operator(f"{name}_out", kernel, parameters)
+
+    @cached_property
+    def second(self) -> Family:
+        """The operators of the module with the second derivatives of an array-valued function."""
+        second = second_of(self.interface).module
+        batched = None if self.batched is None else second_of(self.batched.interface).module
+        with _LOCK:
+            return _family(second, batched)
 
     def _add(self, operator: Dispatched) -> None:
         self.operators[operator.kernel.kind] = operator

@@ -101,7 +101,12 @@ def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[...,
         def forward(ctx: Any, duals: Tensors, *tensors: Tensor) -> Any:
             ctx.save_for_backward(*duals)
             ctx.set_materialize_grads(False)
-            with torch._C._AutoDispatchBelowAutograd():
+            if not torch._C._are_functorch_transforms_active():
+                with torch._C._AutoDispatchBelowAutograd():
+                    return overload(*tensors)
+            # PyTorch has disabled derivatives here, for the outer levels of torch.func as well
+            below = torch._C._AutoDispatchBelowAutograd
+            with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), below():
                 return overload(*tensors)
 
         @staticmethod

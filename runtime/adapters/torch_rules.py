@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derivatrix.runtime.adapters.contractions import along, weighted
+from derivatrix.runtime.adapters.contractions import along, tangential, weighted
+from derivatrix.runtime.adapters.second import has_second, without_second
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -23,12 +24,28 @@ Forward = Callable[[Tensors, Tangents], Tensors]
 class Rules:
     """The rules of a module's functions. Arguments of a function are the inputs, then a cotangent,
     or directions in the order of `wrt`. calls: the functions for tensors by kind, which have
-    derivatives themselves."""
+    derivatives themselves. second: the rules of the module with second derivatives of an
+    array-valued function, which is loaded when they are needed.
 
-    def __init__(self, interface: ModuleInterface, calls: Mapping[str, Callable[..., Any]]) -> None:
-        self._interface, self._calls = interface, calls
+    `vjp` and `jvp` of that module are linear in the directions among their inputs, too, and
+    symmetric: f''[V, W] = f''[W, V]. By its other inputs they have no derivatives."""
+
+    def __init__(
+        self,
+        interface: ModuleInterface,
+        calls: Mapping[str, Callable[..., Any]],
+        second: Callable[[], Rules],
+    ) -> None:
+        self._interface, self._calls, self._second = interface, calls, second
         self._count = len(interface.inputs)
         self._wrt_positions = [interface.inputs.index(entry) for entry in interface.wrt]
+        self._point_count = self._count - len(interface.directions)
+        directions = [*range(self._point_count, self._count)]
+        # of the inputs by which `vjp` and `jvp` have derivatives
+        self._curved_positions = directions or self._wrt_positions
+        self._has_second = bool(directions) or (
+            has_second(interface) if interface.output else "hvp" in interface.kinds
+        )
         # a Hessian's product then has a batch axis that its direction lacks: no symmetric map
         self._shared = interface.batched and not all(entry.batched for entry in interface.wrt)
 
@@ -45,27 +62,27 @@ class Rules:
     def missing(self, kind: str) -> tuple[int, str]:
         """Return the number of leading arguments by which a function has no derivatives, and the
         reason."""
-        name = self._interface.name
+        name, third = self._interface.name, "there are no third derivatives"
         if kind == "hvp":
             count = self._count + len(self._wrt_positions) if self._shared else self._count
-            return count, f"{name}: has no third derivatives"
-        if kind == "value" or "hvp" in self._interface.kinds:
+            return count, f"{name}: {third}"
+        if kind == "value":
             return 0, ""
-        if not self._interface.output:
-            return self._count, (
-                f"{name}: this module was built without hvp; add it to kinds= and build it again"
-            )
+        if self._has_second:
+            return (self._point_count if self._interface.directions else 0), f"{name}: {third}"
+        if self._interface.output:
+            return self._count, without_second(self._interface)
         return self._count, (
-            f"{name}: has no second derivatives, since its value is no scalar; declare a scalar "
-            "function, such as the loss with it, or leave out create_graph=True"
+            f"{name}: this module was built without hvp; add it to kinds= and build it again"
         )
 
     def _value_backward(
         self, inputs: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
     ) -> Tangents:
-        if not self._needs_inputs(needs_grad):
+        if not _needs(needs_grad, self._wrt_positions):
             return [None] * self._count
-        return self._by_input(self._call("vjp", *inputs, cotangents[0]))
+        derivatives = self._call("vjp", *inputs, cotangents[0])
+        return self._by_input(derivatives, self._wrt_positions)
 
     def _value_forward(self, inputs: Tensors, tangents: Tangents) -> Tensors:
         return self._call("jvp", *inputs, *self._wrt_tangents(inputs, tangents))
@@ -75,9 +92,7 @@ class Rules:
     ) -> Tangents:
         inputs, cotangent = arguments[:-1], arguments[-1]
         directions = self._with_zeros(inputs, cotangents)
-        by_inputs: Tangents = [None] * self._count
-        if "hvp" in self._calls and self._needs_inputs(needs_grad):
-            by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
+        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, cotangent)
         by_cotangent = self._call("jvp", *inputs, *directions) if needs_grad[-1] else (None,)
         return [*by_inputs, *by_cotangent]
 
@@ -88,8 +103,8 @@ class Rules:
         if cotangent_tangent is not None:
             terms.append(self._call("vjp", *inputs, cotangent_tangent))
         if _has_tensor(input_tangents):
-            directions = self._wrt_tangents(inputs, input_tangents)
-            terms.append(self._weighted_hvp(inputs, cotangent, directions))
+            directions = self._curved_tangents(inputs, input_tangents)
+            terms.append(self._second_vjp(inputs, directions, cotangent))
         return _sum(terms)
 
     def _jvp_backward(
@@ -97,9 +112,7 @@ class Rules:
     ) -> Tangents:
         inputs, directions = self._split(arguments)
         (cotangent,) = cotangents
-        by_inputs: Tangents = [None] * self._count
-        if cotangent is not None and "hvp" in self._calls and self._needs_inputs(needs_grad):
-            by_inputs = self._by_input(self._weighted_hvp(inputs, cotangent, directions))
+        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, cotangent)
         by_directions: Tangents = [None] * len(directions)
         if any(needs_grad[self._count :]):
             by_directions = self._call("vjp", *inputs, cotangent)
@@ -112,9 +125,8 @@ class Rules:
         if _has_tensor(direction_tangents):
             terms.append(self._call("jvp", *inputs, *self._with_zeros(inputs, direction_tangents)))
         if _has_tensor(input_tangents):
-            products = self._hvp(inputs, directions)
-            wrt_tangents = self._wrt_tangents(inputs, input_tangents)
-            terms.append((along(self._interface, products, wrt_tangents),))
+            tangents = self._curved_tangents(inputs, input_tangents)
+            terms.append(self._second_jvp(inputs, tangents, directions))
         return _sum(terms)
 
     def _hvp_backward(
@@ -142,26 +154,62 @@ class Rules:
         result = self._calls[kind](*tensors)
         return result if isinstance(result, tuple) else (result,)
 
-    def _needs_inputs(self, needs_grad: NeedsGrad) -> bool:
-        return any(needs_grad[position] for position in self._wrt_positions)
-
-    def _by_input(self, derivatives: Tensors) -> Tangents:
-        """Place derivatives by the inputs in `wrt` among those by all inputs, which are None."""
+    def _by_input(self, derivatives: Tensors, positions: Sequence[int]) -> Tangents:
+        """Place derivatives by the inputs at `positions` among those by all, which are None."""
         by_input: list[Tensor | None] = [None] * self._count
-        for position, derivative in zip(self._wrt_positions, derivatives, strict=True):
+        for position, derivative in zip(positions, derivatives, strict=True):
             by_input[position] = derivative
         return by_input
 
-    def _weighted_hvp(
-        self, inputs: Tensors, cotangent: Tensor, directions: Sequence[Tensor]
+    def _jvp_gradient(
+        self, inputs: Tensors, needs_grad: NeedsGrad, directions: Sequence[Tensor], cotangent: Any
+    ) -> Tangents:
+        """Differentiate <cotangent, JVP along directions> by each input; None where no gradient is
+        needed, and where `missing` refuses it."""
+        positions = self._curved_positions
+        if not self._has_second or not _needs(needs_grad, positions):
+            return [None] * self._count
+        return self._by_input(self._second_vjp(inputs, directions, cotangent), positions)
+
+    def _second_vjp(
+        self, inputs: Tensors, directions: Sequence[Tensor], cotangent: Tensor
     ) -> Tensors:
-        """Differentiate <directions, gradients> by each input in wrt, times the cotangent."""
+        """Differentiate <cotangent, JVP along directions> by the inputs in wrt."""
+        if self._interface.output:
+            return self._call_second("vjp", inputs, directions, [cotangent])
         return tuple(weighted(self._interface, self._hvp(inputs, directions), cotangent))
 
+    def _second_jvp(
+        self, inputs: Tensors, tangents: Sequence[Tensor], directions: Sequence[Tensor]
+    ) -> Tensors:
+        """Differentiate the JVP along directions, along tangents of the inputs in wrt."""
+        if self._interface.output:
+            return self._call_second("jvp", inputs, tangents, directions)
+        return (along(self._interface, self._hvp(inputs, directions), tangents),)
+
+    def _call_second(
+        self, kind: str, inputs: Tensors, directions: Sequence[Tensor], linear: Sequence[Tensor]
+    ) -> Tensors:
+        """Call the derivative of `vjp` or `jvp` along directions; in the module with second
+        derivatives, that along its own directions."""
+        point = inputs[: self._point_count]
+        arguments = (*point, *tangential(self._interface, point, directions), *linear)
+        rules = self if self._interface.directions else self._second()
+        return rules._call(kind, *arguments)
+
     def _hvp(self, inputs: Tensors, directions: Sequence[Tensor]) -> Tensors:
-        if "hvp" not in self._calls:
+        if not self._has_second:
             raise UnsupportedError(self.missing("vjp")[1])
         return self._call("hvp", *inputs, *directions)
+
+    def _curved_tangents(self, inputs: Tensors, tangents: Tangents) -> list[Tensor]:
+        """Select the tangents of the inputs by which `vjp` and `jvp` have derivatives; raises
+        UnsupportedError for another tangent."""
+        if not self._interface.directions:
+            return self._wrt_tangents(inputs, tangents)
+        if _has_tensor(tangents[: self._point_count]):
+            raise UnsupportedError(self.missing("vjp")[1])
+        return self._with_zeros(inputs, tangents[self._point_count :])
 
     def _wrt_tangents(self, inputs: Tensors, tangents: Tangents) -> list[Tensor]:
         """Select the tangents of the inputs in wrt; raises UnsupportedError for another tangent."""
@@ -180,6 +228,10 @@ class Rules:
             torch.zeros_like(inputs[position]) if tangent is None else tangent
             for position, tangent in zip(self._wrt_positions, tangents, strict=True)
         ]
+
+
+def _needs(needs_grad: NeedsGrad, positions: Sequence[int]) -> bool:
+    return any(needs_grad[position] for position in positions)
 
 
 def _has_tensor(tensors: Tangents) -> bool:

@@ -1096,6 +1096,31 @@ def test_a_package_with_a_damaged_module_does_not_verify(built, tmp_path, damage
         dx.load_package(copy)
 
 
+# Second derivatives
+
+
+def test_modules_with_second_derivatives_of_arrays(tmp_path):
+    """Of array-valued functions, with their inputs and directions; a later build removes them."""
+    X = dx.matrix("X", 2, 2)
+    functions = [dx.function("square", [X], X @ X), dx.function("total", [X], dx.sum(X))]
+    result = dx.build(functions, tmp_path / "out", second=True)
+    assert result.modules == ("square", "total", "square_second")
+    assert all(report.passed for report in result.reports)
+    second = dx.load(tmp_path / "out" / "square_second.py")
+    assert second.FUNCTIONS == ("value", "vjp", "jvp")
+    assert second.PRIMAL == dx.load(tmp_path / "out" / "square.py").DIGEST
+    assert "the value is the jvp of square" in " ".join(second.__doc__.split())
+    assert not dx.check(functions, tmp_path / "out", second=True)
+    assert "square_second.py" in dx.build(functions, tmp_path / "out").removed
+
+
+def test_a_function_with_the_name_of_another_ones_second_derivatives(tmp_path):
+    X = dx.matrix("X", 2, 2)
+    functions = [dx.function("f", [X], X @ X), dx.function("f_second", [X], X @ X @ X)]
+    with pytest.raises(dx.DeclarationError, match="two functions are called 'f_second'"):
+        dx.build(functions, tmp_path / "out", second=True)
+
+
 # Kinds
 
 

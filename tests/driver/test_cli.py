@@ -672,6 +672,25 @@ def test_kinds_of_a_build(run, tmp_path):
     assert wrong.exit_code == 1 and "kinds names 'gradients'" in wrong.output
 
 
+def test_second_derivatives_of_a_build(run, tmp_path):
+    """Their modules are verified and checked like others; pyproject.toml can have them, too."""
+    build = run("build", "functions.py:square", "-o", "out", "--second")
+    assert build.exit_code == 0 and "out: 2 modules, verified" in build.output
+    verified = run("verify", "out")
+    assert verified.exit_code == 0 and "out: 2 modules, verified" in verified.output
+    assert run("check", "functions.py:square", "-o", "out", "--second").exit_code == 0
+    stale = run("check", "functions.py:square", "-o", "out")
+    assert stale.exit_code == 1 and "square_second.py is extra" in stale.output
+    assert run("build", "functions.py:square", "-o", "out", "--no-verify").exit_code == 0
+    stale = run("check", "functions.py:square", "-o", "out", "--second")
+    assert stale.exit_code == 1 and "square_second.py is missing" in stale.output
+    assert "-o out --second" in stale.output
+    settings = 'functions = ["functions.py:square"]\noutput = "out"\nsecond = true\n'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.derivatrix]\n{settings}")
+    assert run("check").exit_code == 1
+    assert run("build").exit_code == run("check").exit_code == 0
+
+
 def test_a_long_module_is_told_of(run, monkeypatch):
     monkeypatch.setattr("derivatrix.compiler.driver.build.MAX_MODULE_LINES", 100)
     shown = run("build", "functions.py:square", "-o", "out", "--no-verify").output

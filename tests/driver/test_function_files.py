@@ -244,7 +244,9 @@ def test_a_project_is_read(tmp_path):
     file.write_text("[tool.derivatrix]\nfunctions = ['a.py:f', 'b.py']\noutput = 'out'\n")
     project = find_project(tmp_path)
     assert project.files == ["a.py", "b.py"] and project.targets == ("cpu",)
-    assert project.directory == tmp_path / "out"
+    assert project.directory == tmp_path / "out" and not project.second
+    file.write_text(f"{file.read_text()}second = true\n")
+    assert find_project(tmp_path).second
 
 
 @pytest.mark.parametrize(
@@ -259,6 +261,7 @@ def test_a_project_is_read(tmp_path):
         ("[tool.derivatrix]\noutput = 'o'\nfunctions = []", r"found \[\]"),
         ("[tool.derivatrix]\noutput = 'o'\nfiles = ['a.py']", "has no setting 'files'"),
         ("[tool.derivatrix]\noutput='o'\nfunctions=['a.py']\ntargets=[1]", "needs targets as a"),
+        ("[tool.derivatrix]\noutput='o'\nfunctions=['a']\nsecond=1", "second = 1; expected true"),
     ],
 )
 def test_a_project_that_is_wrong(tmp_path, text, said):

@@ -1,6 +1,8 @@
 """Common parts of all adapters: sizes from shapes, required packages, the modules that are
 adapted."""
 
+import pickle
+import shutil
 import subprocess
 import sys
 
@@ -10,8 +12,9 @@ import pytest
 import derivatrix as dx
 from derivatrix.adapted import compiling
 from derivatrix.runtime.adapters.packages import require_package
+from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import sizes_of
-from derivatrix.runtime.errors import MissingPackageError, ShapeError
+from derivatrix.runtime.errors import LoadError, MissingPackageError, ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 from tests.full_matrices import POINT, STRUCTURES, full, nearest
 
@@ -56,6 +59,68 @@ def test_a_declared_function_is_compiled():
     assert compiling(lambda module: module)(declared) is dx.compile(declared)
     with pytest.raises(dx.DeclarationError, match="square"):
         compiling(lambda module: module)("square")
+
+
+# Modules with second derivatives
+
+MATRIX = dx.matrix("X", 2, 2)
+SQUARE = dx.function("square", [MATRIX], MATRIX @ MATRIX)
+POINTS = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.eye(2), np.ones((2, 2))]
+PRINT_SECOND = (
+    "from derivatrix.runtime.adapters.second import second_of\n"
+    "from derivatrix.runtime.interface import ModuleInterface\n"
+    "print(second_of(ModuleInterface(module)).module.vjp([[1, 2], [3, 4]], [[1, 0], [0, 1]], "
+    "[[1, 1], [1, 1]]).tolist())"
+)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("second")
+    dx.build(SQUARE, folder / "generated", verify=False, second=True)
+    return folder / "generated"
+
+
+def test_a_declared_function_has_a_second_module_of_its_own_process():
+    second = second_of(ModuleInterface(dx.compile(SQUARE)))
+    assert second.name == "square_second" and second.primal == dx.compile(SQUARE).DIGEST
+    assert [entry.name for entry in second.directions] == ["dX"]
+    np.testing.assert_array_equal(second.module.vjp(*POINTS), 2 * np.ones((2, 2)))
+    assert second_of(ModuleInterface(dx.compile(SQUARE))).module is second.module
+
+
+def test_the_second_module_is_found_beside_a_module(package):
+    second = second_of(ModuleInterface(dx.load(package / "square.py")))
+    np.testing.assert_array_equal(second.module.vjp(*POINTS), 2 * np.ones((2, 2)))
+    program = f"from generated import square as module\n{PRINT_SECOND}"
+    printed = subprocess.run(
+        [sys.executable, "-c", program], cwd=package.parent, capture_output=True, text=True
+    )
+    assert printed.stdout == "[[2.0, 2.0], [2.0, 2.0]]\n", printed.stderr
+
+
+def test_the_second_module_of_another_process_is_found_in_the_cache():
+    module = dx.compile(SQUARE)
+    second_of(ModuleInterface(module))
+    program = f"import pickle, sys\nmodule = pickle.load(sys.stdin.buffer)\n{PRINT_SECOND}"
+    printed = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(module), capture_output=True
+    )
+    assert printed.stdout == b"[[2.0, 2.0], [2.0, 2.0]]\n", printed.stderr
+
+
+def test_a_second_module_that_is_not_there_or_of_another_build(package, tmp_path):
+    dx.build(SQUARE, tmp_path / "generated", verify=False)
+    module = dx.load(tmp_path / "generated" / "square.py")
+    said = "square: has no second derivatives: .* no module square_second .*build --second"
+    with pytest.raises(UnsupportedError, match=said):
+        second_of(ModuleInterface(module))
+    cube = dx.function("square", [MATRIX], MATRIX @ MATRIX @ MATRIX)
+    dx.build(cube, tmp_path / "cube", verify=False)
+    shutil.copy(package / "square_second.py", tmp_path / "cube")
+    shutil.copy(package / "_formulas" / "square_second.py", tmp_path / "cube" / "_formulas")
+    with pytest.raises(LoadError, match="square_second: is of another build than square"):
+        second_of(ModuleInterface(dx.load(tmp_path / "cube" / "square.py")))
 
 
 @pytest.mark.parametrize("structure", [*STRUCTURES, "orthogonal"])

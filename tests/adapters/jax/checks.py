@@ -27,8 +27,8 @@ what it allows of itself lets a fault of 1e-4 in a matrix of ten entries pass.""
 
 
 def checked(function: Function, real: str, module=None) -> None:  # type: ignore[no-untyped-def]
-    """Check derivatives of first order, and of a scalar function those of second, at once and
-    jitted, forward and backward, in a precision; of `module`, if another one is to be checked.
+    """Check derivatives of first and second order, at once and jitted, forward and backward, in a
+    precision; of `module`, if another one is to be checked.
 
     JAX raises AssertionError where they are wrong. Orthogonal inputs are moved by rotations."""
     of_all = derivatrix.jax.function(module or function)
@@ -44,12 +44,11 @@ def checked(function: Function, real: str, module=None) -> None:  # type: ignore
         return of_all(**found)
 
     at = [inputs[leaf.name] for leaf in moving]
-    order = 2 if function.expression.ndim == 0 else 1
     result = of_moving(*at)
     assert result.dtype == real
     allowed = ALLOWED[real] / max(each.size for each in [result, *at])
     for each in (of_moving, jax.jit(of_moving)):
-        check_grads(each, at, order, atol=allowed, rtol=allowed, eps=STEPS[real])
+        check_grads(each, at, 2, atol=allowed, rtol=allowed, eps=STEPS[real])
 
 
 def rotated(matrix: jax.Array, array: jax.Array) -> jax.Array:

@@ -166,9 +166,8 @@ def test_arguments_of_another_number(ours):
 def test_derivatives_that_a_module_does_not_have(ours, logdet):
     A, two = jnp.eye(2), 2.0
     for call, said in (
-        (lambda: jax.jacfwd(jax.jacrev(ours))(A), "square: its second derivative"),
         (lambda: jax.grad(logdet, 1)(A, two), "derivative by t is asked for, .* by S only"),
-        (lambda: jax.jacrev(jax.hessian(logdet))(A, two), "likelihood: its third derivative"),
+        (lambda: jax.jacrev(jax.hessian(logdet))(A, two), "likelihood: a third derivative"),
     ):
         with pytest.raises(UnsupportedError, match=said):
             call()

@@ -34,6 +34,11 @@ def of_any(M: Any) -> Any:
     return operator(LIKELIHOOD)(M @ M.T + 3 * eye, eye)
 
 
+def slope(M: Any, *others: Any) -> Any:
+    """The gradient by a matrix of a function of an array-valued one."""
+    return pytensor.gradient.grad((operator(PRODUCT)(M, *others) ** 2).sum(), M)
+
+
 def drawn(*shapes: tuple[int, ...], dtype: Any = np.float64) -> list[np.ndarray]:
     random = np.random.default_rng(0)
     return [np.asarray(random.normal(size=shape), dtype) for shape in shapes]
@@ -44,13 +49,19 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "array": (lambda *a: operator(PRODUCT)(*a), [(3, 3), (2, 3), ()]),
     "batch": (lambda *a: operator(LAYER)(*a), [(4, 3), (2, 3)]),
     "gradient": (lambda M: pytensor.gradient.grad(of_any(M), M), [(3, 3)]),
+    "slope": (slope, [(3, 3), (2, 3), ()]),
 }
 
 
 @pytest.mark.filterwarnings("error:.*object mode")
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("scalar", "NUMBA"), ("array", "NUMBA"), *((name, PYTHON) for name in CASES)],
+    [
+        ("scalar", "NUMBA"),
+        ("array", "NUMBA"),
+        ("slope", "NUMBA"),
+        *((name, PYTHON) for name in CASES),
+    ],
     ids=lambda part: part if isinstance(part, str) else "PYTHON",
 )
 def test_gradients(name: str, mode: Any) -> None:
@@ -72,11 +83,13 @@ def test_float32() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Rop is deprecated")
-@pytest.mark.parametrize("name", ["scalar", "array", "second"])
+@pytest.mark.parametrize("name", ["scalar", "array", "second", "slope"])
 def test_forward_derivatives(name: str) -> None:
     """`R_op` and two applications of reverse mode give the same."""
     M, N = pt.dmatrices(2)
-    if name == "array":
+    if name == "slope":
+        value = slope(M, np.ones((2, 3)), 2.0)
+    elif name == "array":
         value = operator(PRODUCT)(M, np.ones((2, 3)), 2.0)
     else:
         value = operator(LIKELIHOOD)(M, np.eye(3))
@@ -208,13 +221,18 @@ def test_errors(name: str) -> None:
         operator(LIKELIHOOD)(*arguments)
 
 
-def test_derivatives_that_there_are_not() -> None:
+def test_derivatives_that_there_are_not(tmp_path: Any) -> None:
     M, N = pt.dmatrices(2)
     value = operator(LIKELIHOOD)(M, N)
     with pytest.raises(NullTypeGradError, match="no derivative by C; declare it in wrt"):
         pytensor.gradient.grad(value, N)
-    squared = (operator(PRODUCT)(M, np.ones((2, 3)), 2.0) ** 2).sum()
-    with pytest.raises(NullTypeGradError, match="no second derivatives"):
+    curvature = pytensor.gradient.grad(slope(M, np.ones((2, 3)), 2.0).sum(), M)
+    with pytest.raises(NullTypeGradError, match="there are no third derivatives"):
+        pytensor.gradient.grad(curvature.sum(), M)
+    dx.build(PRODUCT, tmp_path / "out", verify=False)
+    product = operator(dx.load(tmp_path / "out" / "product.py"))
+    squared = (product(M, np.ones((2, 3)), 2.0) ** 2).sum()
+    with pytest.raises(NullTypeGradError, match=r"no second derivatives.*--second"):
         pytensor.gradient.grad(pytensor.gradient.grad(squared, M).sum(), M)
     with pytest.raises(dx.UnsupportedError, match="no derivative by C"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
