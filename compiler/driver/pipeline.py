@@ -237,7 +237,7 @@ def _docstring(function: Function, target: str, operators: Structured | None) ->
     ]
     for leaf in function.inputs:
         structure = "" if leaf.structure == "general" else f", {leaf.structure}"
-        batch = ", with leading batch axes" if leaf.name in function.batch else ""
+        batch = ", after any number of batch axes" if leaf.name in function.batch else ""
         lines.append(f"- {leaf.name}: shape {shape_text(leaf.shape)}{structure}{batch}")
     lines += ["", "Formulas" + (", for one sample" if function.batch else "")]
     lines += [f"- {line}" for line in derivatives.equations(kinds=_shown_kinds(function))]
@@ -272,12 +272,10 @@ def _conventions(function: Function, target: str) -> list[str]:
             "part, triangle, diagonal); they do not check whether it is definite or orthogonal"
         )
     if function.batch:
-        lines += [
-            "everything is per sample; only the vjp of an input without batch axes is summed over "
-            "the samples",
-            "batch axes are any number of leading axes, also none; they broadcast, and results "
-            "have them in front",
-        ]
+        lines.append(
+            "everything is per sample, and batch axes broadcast; only the vjp of an input without "
+            "batch axes is summed over the samples"
+        )
     return lines
 
 

@@ -16,7 +16,7 @@ class Declaration:
     inputs: its leaves, in the order of the arguments
     expression: the node of the result, without the batch axis
     wrt: names of the inputs to differentiate by
-    batch: names of the inputs that gain a leading batch axis
+    batch: names of the inputs with batch axes, which kernels take as one leading axis
     """
 
     name: str

@@ -78,7 +78,7 @@ def _inputs(function: Function) -> Iterator[Sequence[str]]:
     yield ("input", "shape", "structure", "")
     for leaf in function.inputs:
         marks = ["differentiated"] * (leaf.name in function.wrt)
-        marks += ["with a batch axis"] * (leaf.name in function.batch)
+        marks += ["with batch axes"] * (leaf.name in function.batch)
         yield (leaf.name, shape_text(leaf.shape), leaf.structure, ", ".join(marks))
 
 

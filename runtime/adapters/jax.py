@@ -24,8 +24,9 @@ def function(
     sum, float32 or float64. A structured input is replaced by its projection on the structure, as
     (S + Sᵀ)/2 if S is declared symmetric, so that derivatives along all directions are right.
 
-    batched: a module of the same function with a batch axis, `dx.function(..., batch=[x])`, which
-    `vmap` over these inputs calls once; without it, samples are computed one after the other.
+    Inputs in `batch` take any number of leading axes, which broadcast. `vmap` over these inputs is
+    one call. batched: a module of the same function with batch axes, `dx.function(..., batch=[x])`,
+    which `vmap` over these inputs calls once; without it, samples are computed one after the other.
     native: False calls kernels through `jax.pure_callback`, instead of from XLA itself.
 
     Raises ShapeError, while JAX traces, for wrong shapes; UnsupportedError for arguments that are

@@ -12,7 +12,8 @@ from derivatrix.runtime.interface import ModuleInterface
 def operator(module: ModuleType) -> Any:
     """Make a PyTensor `Op` of a generated module. Called with its inputs, tensor variables of one
     float type, by position or name, it returns the variable of its value. A structured input is
-    replaced by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric.
+    replaced by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric. Inputs
+    in `batch` take any number of leading axes; those that are known to have length 1 broadcast.
 
     Gradients are the module's: `pytensor.grad` of a function, and once more of a scalar one. In
     graphs that Numba compiles, the Op calls the kernel.

@@ -1,4 +1,4 @@
-"""Pairs of a module and its batched one: the same function with a batch axis."""
+"""Pairs of a module and its batched one: the same function with batch axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from derivatrix.runtime.interface import ModuleInterface
 
 def equals_calls_by_sample(batched: ModuleInterface, kind: str, is_stacked: Iterable[bool]) -> bool:
     """Return whether one call of a batched module equals calls for each sample of the arguments
-    that are stacks: these must have the batch axis there, and a batched `vjp` sums the cotangents
+    that are stacks: these must have batch axes there, and a batched `vjp` sums the cotangents
     of inputs that samples share."""
     sums = kind == "vjp" and not all(entry.batched for entry in batched.wrt)
     arguments = zip(batched.arguments(kind).values(), is_stacked, strict=True)
@@ -19,7 +19,7 @@ def equals_calls_by_sample(batched: ModuleInterface, kind: str, is_stacked: Iter
 
 
 def require_same(single: ModuleInterface, batched: ModuleInterface) -> None:
-    """Raise DeclarationError unless `batched` is the function of `single` with a batch axis."""
+    """Raise DeclarationError unless `batched` is the function of `single` with batch axes."""
 
     def signature(module: ModuleInterface) -> Any:
         inputs = [(entry.name, entry.shape, entry.structure, entry.wrt) for entry in module.inputs]

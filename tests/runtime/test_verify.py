@@ -87,6 +87,34 @@ def test_a_right_module_passes(name):
     assert ("symmetry" in checks) == ("hessian" in kinds)
 
 
+def refuse(*arrays):
+    raise ValueError("batch axes differ")
+
+
+@pytest.mark.parametrize(
+    ("applies", "wrong"),
+    [
+        (lambda x, W, b, G: x.ndim == 3, lambda result: result.swapaxes(0, 1)),
+        (lambda x, W, b, G: x.ndim == 1, lambda result: result[None]),
+        (lambda x, W, b, G: x.ndim == 1, lambda result: 1.0001 * result),
+        (lambda x, W, b, G: x.ndim == 2 and len(x) != len(G), refuse),
+        (lambda x, W, b, G: x.ndim == 2 and len(x) != len(G), lambda result: result[:1]),
+    ],
+    ids=["exchanged", "added", "one sample", "no broadcasting", "not broadcast"],
+)
+def test_wrong_batch_axes_fail(applies, wrong):
+    module = fakes.classifier()
+    right = module.vjp
+
+    def vjp(*arrays, **options):
+        result = right(*arrays, **options)
+        return result._replace(x=wrong(result.x)) if applies(*arrays) else result
+
+    module.vjp = vjp
+    failures = runtime.verify(module).failures
+    assert {(row.check, row.function) for row in failures} == {("batch axes", "vjp")}
+
+
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 def test_a_result_off_by_one_in_ten_thousand_fails(name, kind):
     module = altered(FAKES[name](), kind, scale_all)
