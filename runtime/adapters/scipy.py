@@ -93,7 +93,7 @@ class Objective:
         `jvp` and `vjp`."""
         point = self._array_point("jac_operator", np.array(x))
         values = self._inputs.values(point)
-        value_shape = self._interface.shape("value", "", point.sizes)
+        value_shape = self._inputs.value_shape(point)
 
         def product(vector: Array) -> Array:
             tangents = self._inputs.tangents(point, vector.reshape(-1))
@@ -198,14 +198,16 @@ class Objective:
 
 def _matrix(point: Point, part: Part, jacobian: Any) -> Array:
     """Convert a Jacobian by an input to a matrix with a column for each number of the vector, block
-    diagonal if the input has the batch axis."""
+    diagonal if the input has batch axes."""
     array, free = np.asarray(jacobian), part.of(point.vector)
     rank = array.ndim - len(part.entry.shape)
     outer, core = array.shape[:rank], array.shape[rank:]
     if not part.entry.batched:
         return part.map.pullback(free, array).reshape(prod(outer), prod(part.free))
-    samples, rows = outer[0], prod(outer[1:])
+    axes = len(part.shape) - len(core)
+    samples, rows = prod(outer[:axes]), prod(outer[axes:])
     by_sample = array.reshape(samples, rows, *core).swapaxes(0, 1)
+    free = free.reshape(samples, *free.shape[axes:])
     blocks = part.map.pullback(free, by_sample).reshape(rows, samples, -1)
     matrix = np.zeros((rows, samples, samples, blocks.shape[-1]))
     matrix[:, np.arange(samples), np.arange(samples)] = blocks

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS, General
-from derivatrix.runtime.adapters.sizes import known_sizes, sizes_of
+from derivatrix.runtime.adapters.sizes import batch_axes, known_sizes, sizes_of
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in
 from derivatrix.templates.support.common.arguments import _number_array
@@ -66,6 +66,7 @@ class Inputs:
         self.names = self._free_names(wrt, fixed)
         self.fixed = {name: self.numbers(name, value) for name, value in fixed.items()}
         self._known = known_sizes(interface, _shapes(self.fixed))
+        self._axes = self._batch_axes(self.fixed)
         self._packed: Sizes = {}
         self._maps: dict[tuple[str, tuple[int, ...]], General] = {}
         self._layouts: dict[int, tuple[tuple[Part, ...], Sizes]] = {}
@@ -83,8 +84,18 @@ class Inputs:
         self._require_names("pack", by_name, self.names)
         arrays = {name: self.numbers(name, by_name[name]) for name in self.names}
         self._packed = sizes_of(self.interface, _shapes(self.fixed | arrays))
+        self._axes = self._batch_axes(self.fixed | arrays)
+        if BATCH in self._known:  # that of fixed inputs, which the free ones may broadcast
+            self._known[BATCH] = self._packed[BATCH]
         self._layouts.clear()
         parts = self._parts(self._packed)
+        for part in parts:
+            if arrays[part.entry.name].shape != part.shape:
+                raise ShapeError(
+                    f"{self.interface.name}: pack: {part.entry.name} has shape "
+                    f"{arrays[part.entry.name].shape}; expected {part.shape}: free inputs have all "
+                    "batch axes"
+                )
         return np.concatenate([self._parameters(part, arrays[part.entry.name]) for part in parts])
 
     def unpack(self, x: Any) -> Any:
@@ -128,9 +139,28 @@ class Inputs:
         return [
             tangents[entry.name][()]
             if entry.name in tangents
-            else np.zeros(entry.full(point.sizes))
+            else np.zeros_like(self.fixed[entry.name])
             for entry in self.interface.wrt
         ]
+
+    def value_shape(self, point: Point) -> tuple[int, ...]:
+        """Return the shape of the function's value."""
+        shape = self.interface.shape("value", "", point.sizes)
+        return self._over_axes(shape[1:], point.sizes) if self.interface.batched else shape
+
+    def _batch_axes(self, arrays: Mapping[str, Array]) -> tuple[int, ...] | None:
+        """Return the batch axes of arrays; None if no input among them has any."""
+        entries = {name: self.interface.input(name) for name in arrays}
+        if not any(entry.batched for entry in entries.values()):
+            return None
+        return batch_axes(self.interface, entries, _shapes(arrays))
+
+    def _over_axes(self, core: tuple[int, ...], sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape of a sample after the batch axes: those of known arrays, or one axis for
+        another number of samples."""
+        if self._axes is not None and prod(self._axes) == sizes[BATCH]:
+            return (*self._axes, *core)
+        return (sizes[BATCH], *core)
 
     def numbers(self, name: str, value: Any) -> Array:
         """Convert an argument to a float64 array; raises UnsupportedError if it is not real."""
@@ -200,7 +230,8 @@ class Inputs:
         start = 0
         for name in self.names:
             entry = self.interface.input(name)
-            shape = entry.full(sizes)
+            core = entry.core(sizes)
+            shape = self._over_axes(core, sizes) if entry.batched else core
             parametrisation = self._maps.get((name, shape), PARAMETRISATIONS[entry.structure])
             free = parametrisation.shape(shape)
             place = slice(start, start + prod(free))

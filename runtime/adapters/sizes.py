@@ -69,9 +69,11 @@ def batch_axes(
     interface: ModuleInterface, entries: Mapping[str, Input], shapes: Shapes
 ) -> tuple[int, ...]:
     """Broadcast the batch axes of arguments of a function, as NumPy does. Raises ShapeError if they
-    do not broadcast."""
+    do not broadcast, or for an argument with fewer axes than a sample."""
     axes: tuple[int, ...] = ()
     for name, entry in entries.items():
+        if len(shapes[name]) < len(entry.shape):
+            raise _shape_error(interface, entry, shapes[name], {})
         lengths = argument_axes(entry, shapes[name])
         pairs = list(zip_longest(reversed(axes), reversed(lengths), fillvalue=1))
         if any(first != second and 1 not in (first, second) for first, second in pairs):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from derivatrix.runtime.adapters.sizes import argument_axes, batch_axes, float_type, sizes_of
+from derivatrix.runtime.adapters.sizes import batch_axes, float_type, sizes_of
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -19,11 +19,17 @@ STRIDED = torch.strided
 class Kernel:
     """A function of a module, of `kind` "value", "vjp", "jvp" or "hvp", for tensors.
 
-    parameters: its arguments by name. count: the number of tensors that it returns."""
+    parameters: its arguments by name; sample_ranks: of those with batch axes, the
+    number of axes of a sample, by position. count: the number of tensors that it returns."""
 
     def __init__(self, interface: ModuleInterface, kind: str) -> None:
         self.interface, self.kind = interface, kind
         self.parameters = interface.arguments(kind)
+        self.sample_ranks = {
+            position: len(entry.shape)
+            for position, entry in enumerate(self.parameters.values())
+            if entry.batched
+        }
         self.count = len(interface.keys(kind))
         self._module, self._on_device = interface.module, interface.target == "cuda"
         self.device = "cuda" if self._on_device else "cpu"
@@ -37,21 +43,17 @@ class Kernel:
 
     def broadcast(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Expand the arguments that have batch axes to the axes of all of them."""
-        entries = self.parameters.values()
-        samples = [
-            argument_axes(entry, tensor.shape)
-            for entry, tensor in zip(entries, tensors, strict=True)
-            if entry.batched
-        ]
-        if all(axes == samples[0] for axes in samples[1:]):
+        ranks = self.sample_ranks
+        first, *others = [t.shape[: t.ndim - ranks[i]] for i, t in enumerate(tensors) if i in ranks]
+        if all(axes == first for axes in others):
             return tensors
         shapes = {name: t.shape for name, t in zip(self.parameters, tensors, strict=True)}
         axes = batch_axes(self.interface, self.parameters, shapes)
         return tuple(
-            tensor.expand(*axes, *tensor.shape[tensor.ndim - len(entry.shape) :])
-            if entry.batched
+            tensor.expand(*axes, *tensor.shape[tensor.ndim - ranks[position] :])
+            if position in ranks
             else tensor
-            for entry, tensor in zip(entries, tensors, strict=True)
+            for position, tensor in enumerate(tensors)
         )
 
     def fill(self, out: Tensor, *tensors: Tensor) -> None:

@@ -93,6 +93,8 @@ def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[...,
     """Make the function that the dispatcher calls for tensors that may need derivatives."""
     backward_rule, forward_rule = rules.backward(kernel.kind), rules.forward(kernel.kind)
     count, problem = rules.missing(kernel.kind)
+    # cotangents and tangents have the axes of the value's expanded arguments
+    may_broadcast = kernel.kind == "value" and len(kernel.sample_ranks) > 1
 
     class ReverseMode(Function):
         """It has no `jvp`: there, other levels of torch.func would be lost."""
@@ -132,7 +134,8 @@ def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[...,
         return apply(duals, *(refuse(problem, t) for t in tensors[:count]), *tensors[count:])
 
     def forward_and_reverse(*tensors: Tensor) -> Any:
-        tensors = kernel.broadcast(tensors)
+        if may_broadcast:
+            tensors = kernel.broadcast(tensors)
         # where PyTorch compiles torch.func, the level of forward_ad is not known
         if forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active():
             return reverse(tensors, tensors)

@@ -256,6 +256,30 @@ def test_batches(random: np.random.Generator) -> None:
     assert shared.jac(np.ones(4)).shape == (6, 4)
 
 
+@pytest.mark.parametrize("axes", [(), (3,), (2, 3), (1, 2, 1)])
+def test_batch_axes(random: np.random.Generator, axes: tuple[int, ...]) -> None:
+    function = dx.function("scaled", [U, w, mu], mu * dx.tanh(U @ w), ["U", "w"], batch=[w, mu])
+    points, factors = random.normal(size=(*axes, 2)), random.normal(size=2)
+    problem = objective(function, mu=factors)
+    x = problem.pack(U=random.normal(size=(2, 2)), w=points)
+    np.testing.assert_array_equal(problem.unpack(x).w, points)
+    jacobian, operator = problem.jac(x), problem.jac_operator(x)
+    np.testing.assert_allclose(jacobian, differences(problem.residual, x), atol=1e-8)
+    np.testing.assert_allclose(operator @ np.eye(len(x)), jacobian, atol=1e-14)
+    np.testing.assert_allclose(operator.H @ np.eye(points.size), jacobian.T, atol=1e-14)
+    fixed = objective(function, ["U"], w=points, mu=np.ones((4, *[1] * len(axes), 2)))
+    by_matrix = fixed.jac(x[:4]).reshape(4, -1, 4)
+    expected = objective(function, ["U"], w=points, mu=np.ones(2)).jac(x[:4])
+    np.testing.assert_allclose(by_matrix, np.broadcast_to(expected, by_matrix.shape), atol=1e-14)
+
+
+def test_free_inputs_have_all_batch_axes() -> None:
+    function = dx.function("scaled", [w, mu], mu * w, batch=[w, mu])
+    problem = objective(function, ["w"], mu=np.ones((4, 2)))
+    with pytest.raises(dx.ShapeError, match=r"pack: w has shape \(2,\); expected \(4, 2\): free"):
+        problem.pack(w=np.ones(2))
+
+
 def test_operators_in_optimisers() -> None:
     """A module's own functions, for an input that is a vector."""
     bowl, risks = dx.compile(BOWL), dx.compile(RISKS)

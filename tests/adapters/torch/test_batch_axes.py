@@ -15,7 +15,7 @@ AXES = [((2, 4), (2, 4)), ((), ()), ((2, 1), (1, 3)), ((2, 3), ()), ((3,), (2, 1
 
 def random(*shape):
     generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +169,7 @@ def test_axes_that_do_not_fit_are_refused(layers):
         op(*tensors)
     with torch.inference_mode(), pytest.raises(ValueError, match=message):
         op(*tensors)
+    with pytest.raises(
+        ValueError, match=r"layers: argument x has shape \(\); expected \(\*batch, n\)"
+    ):
+        op(random(), *tensors[1:])
