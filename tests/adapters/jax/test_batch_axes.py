@@ -140,6 +140,20 @@ def test_hessians_of_scalar_functions():
     assert jax.hessian(loss)(points[0, 0], WEIGHTS).shape == (3, 3)
 
 
+def test_second_derivatives_of_array_functions(layers):
+    many, one = layers
+    given = arrays((2, 3), (3,))
+    check_grads(many, given, 2)
+    point, _, factor = arrays((2, 3), (2, 3))
+    axes = (0, None, 0)
+    for function in (many, one):
+        hessians = jax.vmap(jax.vmap(jax.hessian(function), axes), axes)
+        expected = jax.vmap(jax.vmap(jax.hessian(by_jax), axes), axes)
+        np.testing.assert_allclose(
+            hessians(point, WEIGHTS, factor), expected(point, WEIGHTS, factor), atol=1e-12
+        )
+
+
 def test_axes_that_do_not_fit_are_refused(layers):
     many, _ = layers
     with pytest.raises(dx.ShapeError, match=r"layers: argument y has the batch axes \(5,\); expec"):

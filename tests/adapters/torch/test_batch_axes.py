@@ -94,6 +94,11 @@ def test_second_derivatives_of_scalar_functions():
         assert gradgradcheck(op, tensors, check_fwd_over_rev=True)
 
 
+def test_second_derivatives_of_array_functions(layers):
+    op = derivatrix.torch.operator(layers[1])
+    assert gradgradcheck(op, [random(2, 1, 3), random(2, 3), random(2, 2)])
+
+
 def test_vmap_twice_is_one_call(layers, counted):
     one, many = layers
     tensors = [random(4, 5, 3), random(2, 3), random(4, 5, 2)]
