@@ -634,9 +634,10 @@ def _print_kernels(function: Function, architecture: str) -> None:
 
 
 def _print_steps(function: Function, style: str) -> None:
-    for name in function.wrt:
-        _heading(f"{function.name}: derivation by {name}")
-        click.echo(function.steps(name, style))
+    for single in function.by_output:
+        for name in single.wrt:
+            _heading(f"{single.name}: derivation by {name}")
+            click.echo(single.steps(name, style))
 
 
 def _load_functions(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
@@ -663,11 +664,10 @@ def _print_index(file: str, functions: Sequence[Function], style: str) -> None:
     from derivatrix.compiler.ir.dimensions import shape_text
 
     for function in functions:
-        shape = shape_text(function.expression.shape)
         inputs = (f"{leaf.name} {shape_text(leaf.shape)}" for leaf in function.inputs)
-        _heading(f"{function.name}({', '.join(inputs)}) -> {shape}")
+        _heading(f"{function.name}({', '.join(inputs)}) -> {function.result_text}")
         _print_formula(function, "value", style)
-        _print_formula(function, "vjp" if function.expression.shape else "gradient", style)
+        _print_formula(function, "gradient" if function.is_scalar else "vjp", style)
     command = shlex.join(["derivatrix", "explain", f"{file}:{functions[0].name}"])
     click.echo(f"\n{len(functions)} functions; for more about one of them: {command}")
 
@@ -680,13 +680,13 @@ def _print_formulas(function: Function, style: str) -> None:
 
 
 def _print_formula(function: Function, kind: str, style: str) -> None:
-    for key in function.derivatives.results(kind):
-        by = f" by {', '.join(key)}" if key else ""
+    derivatives = function.derivatives
+    for key in derivatives.results(kind):
         try:
-            text = function.formula(kind, key or None, style)
+            text = derivatives.formula(kind, key or None, style)
         except UnsupportedError as error:
             text = f"({error})"
-        click.echo(f"{kind}{by}: {text}")
+        click.echo(f"{derivatives.title(kind, key)}: {text}")
 
 
 def _count(modules: int) -> str:

@@ -467,7 +467,7 @@ def check_out(trial: Trial) -> None:
     """Check that `out=` arrays are filled with the same numbers and returned."""
     for kind, copies in trial.copies.items():
         target = {key: np.full_like(array, np.nan) for key, array in copies.items()}
-        packed = trial.interface.packed(kind, target)
+        packed = trial.interface.packed(kind, target, trial.point.sizes)
         returned = trial.call("out", kind, trial.point, packed)
         if returned is None:
             continue
@@ -582,13 +582,13 @@ def check_float32(trial: Trial) -> None:
 def check_formulas(trial: Trial) -> None:
     """Check that the NumPy text of each formula gives the kernel's numbers, with only `np`, `scipy`
     and the function's names in scope."""
-    formulas, point = trial.interface.module.FORMULAS, trial.point
+    point = trial.point
     for kind, copies in trial.copies.items():
         if kind == "value_and_gradient":
             continue
         names: Values = {**point.sizes, **point.values, **trial.interface.extras(kind, point)}
         for key, array in copies.items():
-            text = formulas.get(kind, {}).get(key, {}).get("numpy", "")
+            text = trial.interface.formula(kind, key)
             if not text:
                 trial.fail("formula", kind, key, "FORMULAS has no NumPy text of it")
                 continue

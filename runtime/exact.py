@@ -77,7 +77,7 @@ def declared_value(interface: ModuleInterface, point: Point) -> np.ndarray:
 
 def _declared(interface: ModuleInterface, point: Point) -> Declared:
     shape = interface.shape("value", "", point.sizes)
-    return Declared(interface.module.DECLARATION, shape, {**point.sizes, **point.values})
+    return Declared(interface.declaration, shape, {**point.sizes, **point.values})
 
 
 def measure(interface: ModuleInterface, point: Point, random: np.random.Generator) -> Measurement:

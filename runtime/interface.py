@@ -82,23 +82,36 @@ class ModuleInterface:
 
     The arrays of a result have the keys of FORMULAS: "" for the value and the tangent of the
     output, an input's name for a derivative by that input, "A, b" for a block of a Hessian.
+
+    output_name: of a module with several outputs, the one that the interface has; to the others, it
+    gives no cotangent, and of results it returns its own part. Raises UnsupportedError where such a
+    module needs a name.
     """
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, output_name: str = "") -> None:
         require_generated(module)
         self.module = module
+        self.output_name = output_name
         self.name = Path(getattr(module, "__file__", None) or module.__name__).stem
         try:
             self.inputs = tuple(
                 Input(**{part.name: entry[part.name] for part in fields(Input)})
                 for entry in module.INPUTS
             )
-            self.output: tuple[str, ...] = module.OUTPUT["shape"]
-            self.batched: bool = module.OUTPUT["batched"]
+            self.output_names = output_names(module)
+            entry = module.OUTPUT[output_name] if output_name else module.OUTPUT
+            if self.output_names and not output_name:
+                raise UnsupportedError(
+                    f"{self.name}: it has the outputs {', '.join(self.output_names)}, and one is "
+                    "expected; declare a function for it"
+                )
+            self.output: tuple[str, ...] = entry["shape"]
+            self.batched: bool = entry["batched"]
             _ = self.size_names
         except (KeyError, SyntaxError, TypeError) as error:
             raise LoadError(f"{self.name}: INPUTS or OUTPUT cannot be read: {error}") from error
-        for name, kind in (("FUNCTIONS", tuple), ("FORMULAS", dict), ("DECLARATION", str)):
+        declaration = dict if output_name else str
+        for name, kind in (("FUNCTIONS", tuple), ("FORMULAS", dict), ("DECLARATION", declaration)):
             if not isinstance(getattr(module, name), kind):
                 actual = type(getattr(module, name)).__name__
                 raise LoadError(f"{self.name}: {name} is a {actual}, expected a {kind.__name__}")
@@ -109,7 +122,7 @@ class ModuleInterface:
                 key=lambda entry: order.get(entry.name, 0),
             )
         )
-        self.possible_kinds = KINDS if self.output else SCALAR_KINDS
+        self.possible_kinds = KINDS if self.output or output_name else SCALAR_KINDS
         self.kinds = tuple(kind for kind in self.possible_kinds if kind in module.FUNCTIONS)
         self.operator: str = getattr(module, "OPERATOR", "")
         self.requirements: tuple[str, ...] = getattr(module, "REQUIREMENTS", ())
@@ -139,7 +152,7 @@ class ModuleInterface:
     @property
     def is_scalar(self) -> bool:
         """True if the value is one number."""
-        return not self.output and not self.batched
+        return not self.output and not self.batched and not self.output_name
 
     def lead(self, sizes: Sizes) -> tuple[int, ...]:
         """The batch axis of the output: one size or none."""
@@ -181,9 +194,29 @@ class ModuleInterface:
         functions = {kind: getattr(self.module, kind, None) for kind in self.kinds}
         return code.kinds_to_test_in_float32(functions)
 
+    @property
+    def declaration(self) -> str:
+        """The NumPy text of the value."""
+        texts = self.module.DECLARATION
+        return str(texts[self.output_name] if self.output_name else texts)
+
     @cached_property
     def _declaration(self) -> Text:
-        return Text(self.module.DECLARATION)
+        return Text(self.declaration)
+
+    def formula(self, kind: str, key: str) -> str:
+        """Return the NumPy text in FORMULAS for one of the arrays of a result; "" if absent."""
+        if self.output_name and kind != "vjp":
+            key = ", ".join(filter(None, (self.output_name, key)))
+        return str(self.module.FORMULAS.get(kind, {}).get(key, {}).get("numpy", ""))
+
+    @cached_property
+    def outputs(self) -> list[ModuleInterface]:
+        """The interfaces of all outputs, in order."""
+        return [
+            self if name == self.output_name else ModuleInterface(self.module, name)
+            for name in self.output_names or ("",)
+        ]
 
     def declared_value(self, point: Point) -> np.ndarray:
         """Evaluate the declaration's NumPy text at a point. Raises OutOfDomain where it has no
@@ -196,9 +229,10 @@ class ModuleInterface:
         or a tangent of each `wrt` input, described like that input."""
         arguments = {entry.name: entry for entry in self.inputs}
         if kind == "vjp":
-            arguments["cotangent"] = Input(
-                "cotangent", self.output, "general", self.batched, False, "general"
-            )
+            for interface in self.outputs:
+                name = interface.cotangent_name
+                shape, batched = interface.output, interface.batched
+                arguments[name] = Input(name, shape, "general", batched, False, "general")
         if kind in ("jvp", "hvp"):
             arguments |= {self.tangent_name(entry): entry for entry in self.wrt}
         return arguments
@@ -207,10 +241,20 @@ class ModuleInterface:
         """Return the name of the argument that is the tangent of an input."""
         return "tangent" if len(self.wrt) == 1 else f"tangent_{entry.name}"
 
+    @property
+    def cotangent_name(self) -> str:
+        """The name of the kernel's argument that is the cotangent of the output."""
+        return f"cotangent_{self.output_name}" if self.output_name else "cotangent"
+
     def extras(self, kind: str, point: Point) -> Arrays:
-        """Return the arguments of a function after the inputs, by name."""
+        """Return the arguments of a kernel after the inputs, by name."""
         if kind == "vjp":
-            return {"cotangent": point.cotangent}
+            return {
+                interface.cotangent_name: point.cotangent
+                if interface is self
+                else np.zeros(interface.shape("value", "", point.sizes))
+                for interface in self.outputs
+            }
         if kind not in ("jvp", "hvp"):
             return {}
         return {self.tangent_name(entry): point.tangents[entry.name] for entry in self.wrt}
@@ -229,7 +273,12 @@ class ModuleInterface:
         arguments = {**point.values, **self.extras(kind, point)}
         passed = {name: _copy_if_writeable(array) for name, array in arguments.items()}
         options = {} if out is None else {"out": out}
-        result = attempt(lambda: getattr(self.module, kind)(*passed.values(), **options))
+        values: list[Any] = [*passed.values()]
+        if kind == "vjp" and self.output_name:
+            cotangent = passed[self.cotangent_name]
+            cotangents = [cotangent if part is self else None for part in self.outputs]
+            values = [*values[: len(self.inputs)], tuple(cotangents)]
+        result = attempt(lambda: getattr(self.module, kind)(*values, **options))
         arrays = self.by_key(kind, result)
         for key, array in arrays.items():
             _check_array(array, self.shape(kind, key, point.sizes), dtypes)
@@ -250,13 +299,17 @@ class ModuleInterface:
         """Call the module's kernel at a point with float64 arrays to fill, and return these by key.
 
         Raises CallError if there is no kernel or it raises."""
-        arrays = {
-            key: np.full(self.shape(kind, key, point.sizes), np.nan) for key in self.keys(kind)
-        }
+        interfaces = [self] if kind == "vjp" else self.outputs
+        arrays = [interface.unfilled(kind, point.sizes) for interface in interfaces]
         arguments = {**point.values, **self.extras(kind, point)}
         passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in arguments.values()]
-        attempt(lambda: getattr(self.module, f"{kind}_kernel")(*passed, *arrays.values()))
-        return arrays
+        passed += [array for part in arrays for array in part.values()]
+        attempt(lambda: getattr(self.module, f"{kind}_kernel")(*passed))
+        return arrays[interfaces.index(self)]
+
+    def unfilled(self, kind: str, sizes: Sizes) -> Arrays:
+        """Make arrays of nan for the results of a function, by key."""
+        return {key: np.full(self.shape(kind, key, sizes), np.nan) for key in self.keys(kind)}
 
     def operators(self, point: Point) -> dict[str, Any]:
         """Call the module's function named OPERATOR at a point, and return its operators by key.
@@ -268,6 +321,9 @@ class ModuleInterface:
 
     def by_key(self, kind: str, result: Any) -> dict[str, Any]:
         """Flatten the result of a function to a dict; raises CallError for a wrong nesting."""
+        if self.output_name and kind != "vjp":
+            _require_fields(result, self.output_names)
+            result = getattr(result, self.output_name)
         if kind == "value_and_gradient":
             _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")
             return {"": result[0], **self._named(result[1])}
@@ -278,8 +334,15 @@ class ModuleInterface:
         rows = {row: self._named(part) for row, part in self._named(result).items()}
         return {f"{row}, {column}": part[column] for row, part in rows.items() for column in part}
 
-    def packed(self, kind: str, arrays: Mapping[str, Any]) -> Any:
-        """Nest arrays by key as `out=` takes them, as results are nested."""
+    def packed(self, kind: str, arrays: Mapping[str, Any], sizes: Sizes) -> Any:
+        """Nest arrays by key as `out=` takes them, as results are nested, with new arrays for other
+        outputs."""
+        if not self.output_name or kind == "vjp":
+            return self._packed(kind, arrays)
+        others = {part: part.unfilled(kind, sizes) for part in self.outputs if part is not self}
+        return tuple(part._packed(kind, others.get(part, arrays)) for part in self.outputs)
+
+    def _packed(self, kind: str, arrays: Mapping[str, Any]) -> Any:
         names = [entry.name for entry in self.wrt]
         if kind in ("value", "jvp"):
             return arrays[""]
@@ -294,11 +357,19 @@ class ModuleInterface:
         if len(names) == 1:
             _require(not isinstance(result, tuple), "an array")
             return {names[0]: result}
-        _require(
-            getattr(result, "_fields", None) == names,
-            f"a named tuple with the fields {', '.join(names)}",
-        )
+        _require_fields(result, names)
         return dict(zip(names, result, strict=True))
+
+
+def output_names(module: ModuleType) -> tuple[str, ...]:
+    """Return the names of a module's outputs; () where it returns an array."""
+    return tuple(name for name, entry in module.OUTPUT.items() if isinstance(entry, Mapping))
+
+
+def interfaces(module: ModuleType) -> list[ModuleInterface]:
+    """Return the interface of each output of a module."""
+    require_generated(module)
+    return ModuleInterface(module, next(iter(output_names(module)), "")).outputs
 
 
 def attempt(function: Callable[[], Any]) -> Any:
@@ -329,6 +400,11 @@ def _unwrap(parts: list[Any]) -> Any:
 def _require(condition: bool, expected: str) -> None:
     if not condition:
         raise CallError(f"does not return {expected}")
+
+
+def _require_fields(result: Any, names: tuple[str, ...]) -> None:
+    fields = getattr(result, "_fields", None)
+    _require(fields == names, f"a named tuple with the fields {', '.join(names)}")
 
 
 def _copy_if_writeable(array: np.ndarray) -> np.ndarray:

@@ -155,10 +155,14 @@ def _operations(interface: ModuleInterface, run: Run, work: Work) -> float:
 
 
 def entries(interface: ModuleInterface, kind: str, sizes: Sizes) -> int:
-    """Count the entries of the largest array that a call takes or returns. An operator whose parts
-    are matrices at most counts as the value, any other as its dense array."""
+    """Count the entries of all results of a call, or of its largest argument. An operator whose
+    parts are matrices at most counts as the value, any other as its dense array."""
     if kind == interface.operator:
         has_matrix_parts = max(interface.parts, default=0) <= 2
         kind = "value" if has_matrix_parts else kind.removesuffix("_operator")
-    results = [math.prod(interface.shape(kind, key, sizes)) for key in interface.keys(kind)]
-    return max(*results, *(math.prod(entry.full(sizes)) for entry in interface.inputs), 0)
+    results = [
+        math.prod(output.shape(kind, key, sizes))
+        for output in interface.outputs
+        for key in output.keys(kind)
+    ]
+    return max(sum(results), *(math.prod(entry.full(sizes)) for entry in interface.inputs))

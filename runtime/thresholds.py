@@ -83,7 +83,7 @@ class _RecordCalls(ast.NodeTransformer):
 def points(interface: ModuleInterface, point: Point, random: Random) -> Iterator[Point]:
     """Yield points on both sides of each threshold, reached from `point` along a random direction
     of one input; none where the declaration compares nothing that depends on the inputs."""
-    compared = ComparedNumbers(interface.module.DECLARATION)
+    compared = ComparedNumbers(interface.declaration)
     try:
         count = min(len(compared(interface, point)), MAX_THRESHOLDS)
     except OutOfDomain:

@@ -12,7 +12,14 @@ import numpy as np
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
 from derivatrix.runtime.checks import Trial
 from derivatrix.runtime.curves import curves
-from derivatrix.runtime.interface import BATCH, Arrays, CallError, ModuleInterface, Point
+from derivatrix.runtime.interface import (
+    BATCH,
+    Arrays,
+    CallError,
+    ModuleInterface,
+    Point,
+    attempt,
+)
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Row
@@ -42,6 +49,8 @@ HUGE_ENTRY = 1e5
 
 THOROUGH_POINTS = 20
 
+COTANGENTS_TOLERANCE = 1e-10
+"""Allowed error of a sum over the outputs, relative to the largest entry of its terms."""
 SMALL_ONLY = "modules for devices are verified at small sizes alone"
 SPECIAL = "special points"
 """The label of rows that special points passed."""
@@ -81,6 +90,35 @@ def small(
         yield _check_special_points(interface, sizes, seed)
         if BATCH in interface.size_names and BATCH not in sizes:
             yield _check_empty_batch(interface, sizes, seed)
+
+
+def all_cotangents(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> PointResult:
+    """Check that the VJP of the cotangents of all outputs is the sum of the VJPs of each."""
+    random = np.random.default_rng([seed, 9])
+    chosen = sampling.assignments(interface, sizes)[0]
+    points = [special.random_point(output, chosen, random) for output in interface.outputs]
+    values, label = points[0].values, points[0].label
+    rows: list[Row] = []
+    if "vjp" not in interface.kinds:
+        return PointResult(rows, label)
+    pairs = zip(interface.outputs, points, strict=True)
+    try:
+        single = [output.results("vjp", replace(p, values=values)) for output, p in pairs]
+        cotangents = tuple(point.cotangent for point in points)
+        result = attempt(lambda: interface.module.vjp(*values.values(), cotangents))
+        together = interface.by_key("vjp", result)
+    except CallError as error:
+        return PointResult([Row.failure("cotangents", "vjp", str(error), point=label)], label)
+    for key, array in together.items():
+        terms = np.stack([part[key] for part in single])
+        size = measure.largest(np.abs(terms).sum(axis=0)) or 1.0
+        difference = measure.largest(array - terms.sum(axis=0)) / size
+        passed = difference <= COTANGENTS_TOLERANCE
+        note = "" if passed else "the cotangents together give another sum than each alone"
+        rows.append(
+            Row("cotangents", "vjp", key, label, difference, COTANGENTS_TOLERANCE, passed, note)
+        )
+    return PointResult(rows, label)
 
 
 def thorough(
@@ -211,9 +249,7 @@ def _check_empty_batch(
     point = Point(empty, label, emptied(point.values), emptied(point.tangents), cotangent)
     rows: list[Row] = []
     for kind in interface.kinds if sampling.meets(empty, interface.requirements) else ():
-        shapes = {key: interface.shape(kind, key, empty) for key in interface.keys(kind)}
-        target = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
-        out = interface.packed(kind, target)
+        out = interface.packed(kind, interface.unfilled(kind, empty), empty)
         calls = (
             partial(interface.results, kind, point),
             partial(interface.results, kind, point, out),

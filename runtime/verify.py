@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime import reach, simulated, trials
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interfaces
 from derivatrix.runtime.load import load
 from derivatrix.runtime.reference import BrokenText, OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Reach, Report, Row
@@ -51,7 +52,7 @@ def verify(
     Raises LoadError if the module is not a generated one, ShapeError for sizes that it does not
     have, MissingPackageError if it is for CUDA devices and numba-cuda or CuPy is not installed.
     """
-    interface = ModuleInterface(module)
+    interface, *others = interfaces(module)
     if interface.target == "cuda":
         simulated.require_numba_cuda(interface.name)
     if simulated.needs_simulation(module):
@@ -61,24 +62,35 @@ def verify(
     curves: list[Curve] = []
     reached = Reach(note=trials.SMALL_ONLY if interface.target == "cuda" else "")
 
-    def add(results: Iterable[trials.PointResult]) -> None:
+    def add(results: Iterable[trials.PointResult], output: ModuleInterface) -> None:
+        of_output = f" of {output.output_name}" if output.output_name else ""
         for result in results:
             if progress is not None:
-                progress(f"{interface.name}: {result.label}")
-            rows.extend(result.rows)
-            curves.extend(result.curves)
+                progress(f"{interface.name}{of_output}: {result.label}")
+            for row in result.rows:
+                is_of_module = row.function == MODULE or not of_output
+                rows.append(
+                    row if is_of_module else replace(row, function=row.function + of_output)
+                )
+            curves.extend(
+                replace(curve, function=curve.function + of_output) for curve in result.curves
+            )
 
     with warnings.catch_warnings(), simulated.as_on_device(module):
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            add(trials.small(interface, sizes or {}, seed, bool(place)))
-            if thorough:
-                add(trials.thorough(interface, sizes or {}, seed))
+            for output in (interface, *others):
+                add(trials.small(output, sizes or {}, seed, bool(place)), output)
+                if thorough:
+                    add(trials.thorough(output, sizes or {}, seed), output)
+            if others:
+                add([trials.all_cotangents(interface, sizes or {}, seed)], interface)
             if not sizes and interface.target == "cpu":
                 if all(row.passed for row in rows):
                     runs, reached = reach.choose_runs(interface)
                     for run in runs:
-                        add(trials.large(interface, run, seed))
+                        for output in (interface, *others):
+                            add(trials.large(output, run, seed), output)
                 else:
                     reached = Reach(note="small sizes fail: larger ones were not tried")
         except BrokenText as error:

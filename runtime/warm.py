@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 from derivatrix.runtime.errors import BuildError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interfaces
 from derivatrix.runtime.load import import_name, load_as
 from derivatrix.runtime.parallel import Announce, listing
 from derivatrix.runtime.simulated import has_device
@@ -47,13 +47,16 @@ def warm_file(path: str) -> None:
     name = import_name(Path(path))
     if not name:
         return
-    interface = ModuleInterface(load_as(Path(path), name))
+    interface, *others = interfaces(load_as(Path(path), name))
     if interface.target == "cuda":
         _warm_for_device(interface.module)
         return
     for real in (types.float64, types.float32):
         for kind in interface.kinds:
-            _warm_kernel(interface.module, f"{kind}_kernel", *_types(interface, kind, real))
+            arguments, results = _types(interface, kind, real)
+            for other in others if kind != "vjp" else ():
+                results += _types(other, kind, real)[1]
+            _warm_kernel(interface.module, f"{kind}_kernel", arguments, results)
         if interface.parts:
             kind = interface.operator.removesuffix("_operator")
             arguments, _ = _types(interface, kind, real)

@@ -49,7 +49,7 @@ class _Counter:
 
     def __init__(self, interface: ModuleInterface) -> None:
         self._interface = interface
-        tree = ast.parse(f"(\n{interface.module.DECLARATION}\n)", mode="eval")
+        tree = ast.parse(f"(\n{interface.declaration}\n)", mode="eval")
         self._text = Text(ast.unparse(ast.fix_missing_locations(_CountCalls().visit(tree))))
         self._count = 1.0
 

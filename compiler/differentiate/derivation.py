@@ -240,7 +240,7 @@ class _Derivation:
     def __init__(self, derivatives: Derivatives, name: str, style: str) -> None:
         self.derivatives = derivatives
         self.leaf = derivatives.inputs[name]
-        self.is_scalar = not derivatives.function.expression.shape
+        self.is_scalar = derivatives.function.is_scalar
         self.printer = derivatives.printer(style)
         self.by_index = STYLES[style].by_index
 
@@ -273,10 +273,11 @@ class _Derivation:
             (part for part in leaves([line.node]) if line.primals.get(part.name) is leaf),
             ir.Leaf("d", leaf.shape, role="tangent"),
         )
-        cotangent = full(1) if self.is_scalar else self.derivatives.cotangent
+        cotangent = full(1) if self.is_scalar else self.derivatives.cotangents[""]
         kind = "gradient" if self.is_scalar else "vjp"
         result = self.derivatives.results(kind)[(leaf.name,)]
-        (pulled_back,) = simplify(transpose(line.node, [differential], cotangent), final=True)
+        transposed = transpose([line.node], [differential], [cotangent])
+        (pulled_back,) = simplify(transposed, final=True)
         left = printer.derivative(kind, self.derivatives.value_letter, (leaf.name,))
         is_projected = leaf.structure in PROJECTED and pulled_back is not result
         unprojected = next(

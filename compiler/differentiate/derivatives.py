@@ -51,7 +51,8 @@ KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 
 Key = tuple[str, ...]
-"""Inputs of a result: () for a value or JVP, (name,), or a pair of names for a Hessian."""
+"""Inputs of a result: () for a value or JVP, (name,), or a pair of names for a Hessian. Named
+outputs come first: (output,) for a value or JVP, (output, input) for a Jacobian."""
 
 
 class Derivatives:
@@ -61,7 +62,10 @@ class Derivatives:
         self.function = function
         self.inputs = {leaf.name: leaf for leaf in function.inputs}
         self.wrt = [self.inputs[name] for name in function.wrt]
-        self.cotangent = Leaf("cotangent", function.expression.shape, role="cotangent")
+        self.cotangents = {
+            output: Leaf(cotangent_name(output), node.shape, role="cotangent")
+            for output, node in function.outputs
+        }
         self._results: dict[str, dict[Key, Node]] = {}
         self._kernel_results: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
         self._index_results: dict[str, dict[Key, Node]] = {}
@@ -69,11 +73,7 @@ class Derivatives:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of derivatives that the function has."""
-        return KINDS + SCALAR_KINDS if self._is_scalar else KINDS
-
-    @property
-    def _is_scalar(self) -> bool:
-        return not self.function.expression.shape
+        return KINDS + SCALAR_KINDS if self.function.is_scalar else KINDS
 
     def tangent(self, leaf: Leaf) -> Leaf:
         """Make the tangent of an input, of its structure if such matrices are a linear space."""
@@ -112,7 +112,7 @@ class Derivatives:
         """List the parameters of the generated function of a kind, in order."""
         leaves: list[Leaf] = list(self.function.inputs)
         if kind == "vjp":
-            leaves.append(self.cotangent)
+            leaves += self.cotangents.values()
         if kind in ("jvp", "hvp"):
             leaves += [self.tangent(leaf) for leaf in self.wrt]
         return [self._batched_leaf(leaf) for leaf in leaves]
@@ -155,12 +155,13 @@ class Derivatives:
         if leaf.role == "input":
             return self.function.batched(leaf)
         primal = next((primal.name for primal in self.wrt if self.tangent(primal) is leaf), None)
-        has_batch_axis = leaf is self.cotangent or primal in self.function.batch
+        has_batch_axis = leaf.role == "cotangent" or primal in self.function.batch
         shape = (BATCH, *leaf.shape) if has_batch_axis and self.function.batch else leaf.shape
         return Leaf(leaf.name, shape, leaf.structure, leaf.role)
 
     def _with_batch(self, node: Node, summed: bool) -> Node:
-        leaves = [*self.function.inputs, self.cotangent, *map(self.tangent, self.wrt)]
+        tangents = map(self.tangent, self.wrt)
+        leaves = [*self.function.inputs, *self.cotangents.values(), *tangents]
         pairs = [(leaf, self._batched_leaf(leaf)) for leaf in leaves]
         batched_leaves: dict[Node, Node] = {old: new for old, new in pairs if old is not new}
         (batched,) = substitute([node], batched_leaves, (BATCH,))
@@ -171,61 +172,71 @@ class Derivatives:
 
     @cached_property
     def _value(self) -> dict[Key, Node]:
-        return {(): simplify([self.function.expression])[0]}
+        return self._by_output(simplify(self.function.expressions))
+
+    def _by_output(self, nodes: Sequence[Node]) -> dict[Key, Node]:
+        keys = [(name,) if name else () for name, _ in self.function.outputs]
+        return dict(zip(keys, nodes, strict=True))
 
     @cached_property
     def _jvp(self) -> dict[Key, Node]:
-        return {(): push_forward([self._differentiable_value], self._tangents)[0]}
+        return self._by_output(
+            push_forward([*self._differentiable_values.values()], self._tangents)
+        )
 
     @cached_property
     def _vjp(self) -> dict[Key, Node]:
-        return self._pull_back(self.cotangent)
+        return self._pull_back([*self.cotangents.values()])
 
     @cached_property
     def _gradient(self) -> dict[Key, Node]:
-        return self._pull_back(full(1))
+        return self._pull_back([full(1)])
 
-    def _pull_back(self, cotangent: Node) -> dict[Key, Node]:
-        nodes = pull_back(self._jvp[()], self._tangents, cotangent)
+    def _pull_back(self, cotangents: Sequence[Node]) -> dict[Key, Node]:
+        nodes = pull_back([*self._jvp.values()], self._tangents, cotangents)
         return {(leaf.name,): node for leaf, node in zip(self.wrt, nodes, strict=True)}
 
     @cached_property
     def _value_and_gradient(self) -> dict[Key, Node]:
-        return {(): self._differentiable_value, **self._gradient}
+        return {**self._differentiable_values, **self._gradient}
 
     @cached_property
-    def _differentiable_value(self) -> Node:
-        return differentiable(self._value[()])
+    def _differentiable_values(self) -> dict[Key, Node]:
+        return {key: differentiable(node) for key, node in self._value.items()}
 
     @cached_property
     def _jacobian(self) -> dict[Key, Node]:
-        if self._is_scalar:
+        if self.function.is_scalar:
             return self._gradient
+        # One by one: a large array that several outputs share, as the derivative of a gain, would
+        # be stored where its parts are not.
         return {
-            (leaf.name,): jacobian
+            (*output, leaf.name): jacobian
+            for output, value in self._differentiable_values.items()
             for leaf in self.wrt
-            for jacobian in self._jacobians([self._differentiable_value], leaf)
+            for jacobian in self._jacobians([value], leaf)
         }
 
-    def along(self, directions: Mapping[Leaf, Leaf]) -> Node:
-        """Derive the JVP along `directions`, an array for each input in `wrt`, as an expression to
-        differentiate again."""
+    def along(self, directions: Mapping[Leaf, Leaf]) -> list[Node]:
+        """Derive the JVP of each output along `directions`, an array for each input in `wrt`, as
+        expressions to differentiate again."""
         projected: dict[Node, Node] = {
             self.tangent(leaf): project(direction, leaf) for leaf, direction in directions.items()
         }
-        jvp = simplify(substitute([self._jvp[()]], projected))
-        return with_selections(jvp, [self._value[()]])[0]
+        jvps = simplify(substitute([*self._jvp.values()], projected))
+        return with_selections(jvps, self._value.values())
 
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
         return jacobians(nodes, leaf, self._tangents[leaf])
 
-    def repeated(self, names: Sequence[str]) -> Node:
-        """Derive by one input after the other: of shape (*value.shape, *the inputs' shapes)."""
+    def repeated(self, names: Sequence[str]) -> list[Node]:
+        """Derive each output by one input after the other: of shape (*output.shape, *the inputs'
+        shapes)."""
         first, *further_names = names
-        node = (self._gradient if self._is_scalar else self._jacobian)[first,]
+        nodes = [node for key, node in self._jacobian.items() if key[-1] == first]
         for name in further_names:
-            (node,) = self._jacobians([node], self.inputs[name])
-        return simplify([node], final=True)[0]
+            nodes = self._jacobians(nodes, self.inputs[name])
+        return simplify(nodes, final=True)
 
     @cached_property
     def _hessian(self) -> dict[Key, Node]:
@@ -250,19 +261,23 @@ class Derivatives:
         return node if projected is node else simplify([projected], expand=True)[0]
 
     @property
-    def declaration(self) -> str:
-        """The declared expression as NumPy text, as it was declared, with the batch axis."""
-        expression = self.function.expression
+    def declarations(self) -> dict[str, str]:
+        """The declared expression of each output as NumPy text, as it was declared, with the batch
+        axis."""
+        expressions = dict(self.function.outputs)
         if self.function.batch:
-            expression = self._with_batch(expression, summed=False)
-        return numpy_text(expression, self._size_texts())
+            expressions = {
+                name: self._with_batch(node, summed=False) for name, node in expressions.items()
+            }
+        sizes = self._size_texts()
+        return {name: numpy_text(node, sizes) for name, node in expressions.items()}
 
-    def formula(self, kind: str, wrt: Any, style: str) -> str:
+    def formula(self, kind: str, wrt: Any, style: str, output: str | None = None) -> str:
         """Render the formula of one result; see `Function.formula`."""
         if not isinstance(style, str) or style not in STYLES:
             raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
         results = self._results_for(kind, style)
-        key = self._key(kind, wrt, results)
+        key = self._key(kind, wrt, results, output)
         names = self.display_names()
         sizes = size_texts(self.function.inputs) if STYLES[style].vec else self._size_texts()
         sides = self._sides(kind, key, style)
@@ -293,8 +308,17 @@ class Derivatives:
         has_vec_form = kind in ("jacobian", "hessian") and self.results(kind)[key].ndim > 2
         if not STYLES[style].vec or not has_vec_form:
             return None
-        row = Side.of(self.inputs[key[0]]) if len(key) == 2 else Side(self.function.expression.ndim)
-        return row, Side.of(self.inputs[key[-1]])
+        column = Side.of(self.inputs[key[-1]])
+        if kind == "hessian":
+            return Side.of(self.inputs[key[0]]), column
+        return Side(self.output(key[:-1]).ndim), column
+
+    def title(self, kind: str, key: Key) -> str:
+        """Name a result: "jacobian of mean by P"."""
+        output, inputs = self._left_names(kind, key)
+        of_output = f" of {output}" if self.function.output_names and kind != "vjp" else ""
+        by_inputs = f" by {', '.join(inputs)}" if inputs else ""
+        return f"{kind}{of_output}{by_inputs}"
 
     def equations(self, style: str = "unicode", kinds: Sequence[str] | None = None) -> list[str]:
         """Render the equations of `kinds` (all by default) in a style for reading, for one sample
@@ -303,7 +327,7 @@ class Derivatives:
         return [
             line
             for kind in (self.kinds if kinds is None else kinds)
-            if kind != "value_and_gradient" and not (kind == "jacobian" and self._is_scalar)
+            if kind != "value_and_gradient" and not (kind == "jacobian" and self.function.is_scalar)
             for line in self.equation_lines(kind, style)
         ]
 
@@ -314,20 +338,32 @@ class Derivatives:
     def _equation(self, kind: str, key: Key, style: str) -> str:
         node, names = self.results(kind)[key], self.display_names()
         printer = self.printer(style)
+        letter, inputs = self._left_names(kind, key)
         sides = self._sides(kind, key, style)
         if sides:
             operators = [side.operator for side in sides]
-            left = printer.vec_derivative(kind, self.value_letter, key, operators)
+            left = printer.vec_derivative(kind, letter, inputs, operators)
             try:
                 return render_equation(left, node, style, names, self.declared, sides)
             except NoMatrixNotation:
                 style = "index"
-        left = printer.derivative(kind, self.value_letter, key)
+        left = printer.derivative(kind, letter, inputs)
         return render_equation(left, node, style, names, self.declared)
+
+    def _left_names(self, kind: str, key: Key) -> tuple[str, Key]:
+        """Split a key into the name of the output and the inputs."""
+        if self.function.output_names and kind != "vjp":
+            return key[0], key[1:]
+        return self.value_letter, key
+
+    def output(self, key: Key) -> Node:
+        """Return the expression of the output that a key begins with."""
+        return dict(self.function.outputs)[key[0] if key else ""]
 
     def printer(self, style: str) -> MathPrinter:
         """Return the printer of a style for reading, for formulas with the function's names."""
-        return math_printers()[style].beside(self.declared | {self.value_letter})
+        outputs = self.function.output_names or (self.value_letter,)
+        return math_printers()[style].beside(self.declared.union(outputs))
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -355,19 +391,31 @@ class Derivatives:
     def display_names(self) -> dict[str, str]:
         """Map the cotangent and the tangents to the names that carry their accents in formulas."""
         primals = {self.tangent(leaf).name: leaf.name for leaf in self.wrt}
-        return {"cotangent": self.value_letter, **primals}
+        outputs = {leaf.name: name or self.value_letter for name, leaf in self.cotangents.items()}
+        return {**outputs, **primals}
 
     @property
     def value_letter(self) -> str:
         """The name of the value in formulas: a capital letter for a matrix."""
         letter = self._result_letter
-        return letter if self.function.expression.ndim > 1 else letter.lower()
+        return (
+            letter if max(node.ndim for node in self.function.expressions) > 1 else letter.lower()
+        )
 
     def _size_texts(self) -> dict[str, str]:
         return size_texts([self.function.batched(leaf) for leaf in self.function.inputs])
 
-    def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
+    def _key(
+        self, kind: str, wrt: Any, results: Mapping[Key, Node], output: str | None = None
+    ) -> Key:
         """Find the result that a user means by `wrt`: a name, an input, or several of these."""
+        if self.function.output_names and kind != "vjp":
+            return self._key_of_output(kind, wrt, results, output)
+        if output is not None:
+            raise DeclarationError(
+                f"{self.function.name}: the {kind} has no outputs to choose from, and output is "
+                f"{shown(output)}"
+            )
         if wrt is None:
             if len(results) == 1:
                 return next(iter(results))
@@ -387,6 +435,39 @@ class Derivatives:
                 f"wrt is {', '.join(self.function.wrt)}"
             )
         return names
+
+    def _key_of_output(
+        self, kind: str, wrt: Any, results: Mapping[Key, Node], output: str | None
+    ) -> Key:
+        """Find the result for `output`, and for `wrt`, as `_key` does."""
+        names = self.function.output_names
+        if output is None and isinstance(wrt, tuple) and wrt in results:
+            return wrt
+        if output is None and len(names) == 1:
+            output = names[0]
+        if output not in names:
+            raise DeclarationError(
+                f"{self.function.name}: which output? output is {shown(output)}; choose from "
+                f"{', '.join(names)}"
+            )
+        assert output is not None
+        by_input = {key[1:]: node for key, node in results.items() if key[0] == output}
+        if kind != "jacobian":
+            return (output,)
+        if wrt is None and len(by_input) == 1:
+            return (output, *next(iter(by_input)))
+        name = wrt if isinstance(wrt, str) else getattr(wrt, "name", wrt)
+        if (name,) not in by_input:
+            raise DeclarationError(
+                f"{self.function.name}: there is no {kind} by {shown(name)}; wrt is "
+                f"{', '.join(self.function.wrt)}"
+            )
+        return (output, name)
+
+
+def cotangent_name(output: str) -> str:
+    """Name the parameter of a kernel that is the cotangent of an output."""
+    return f"cotangent_{output}" if output else "cotangent"
 
 
 def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:

@@ -42,11 +42,13 @@ def push_forward(nodes: Sequence[Node], tangents: Mapping[Leaf, Leaf]) -> list[N
     return simplify(differentials(nodes, dict(tangents.items())))
 
 
-def pull_back(jvp: Node, tangents: Mapping[Leaf, Leaf], cotangent: Node) -> list[Node]:
-    """Derive the VJP by each leaf of `tangents`: transpose `jvp`, which is linear in them."""
-    cotangents = simplify(transpose(jvp, [*tangents.values()], cotangent))
+def pull_back(
+    jvps: Sequence[Node], tangents: Mapping[Leaf, Leaf], cotangents: Sequence[Node]
+) -> list[Node]:
+    """Derive the VJP by each leaf of `tangents`: transpose `jvps`, which are linear in them."""
+    results = simplify(transpose(jvps, [*tangents.values()], cotangents))
     # Simplified before, terms that are symmetric are found, and need no projection.
-    return simplify(list(map(project, cotangents, tangents)))
+    return simplify(list(map(project, results, tangents)))
 
 
 def jacobians(nodes: Sequence[Node], leaf: Leaf, tangent: Leaf) -> list[Node]:

@@ -26,17 +26,20 @@ from derivatrix.compiler.ir.nodes import (
 from derivatrix.runtime.errors import UnsupportedError
 
 
-def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]:
-    """Pull `cotangent`, of the shape of `root`, back to `leaves`, in which `root` is linear.
+def transpose(
+    roots: Sequence[Node], leaves: Sequence[Leaf], cotangents: Sequence[Node]
+) -> list[Node]:
+    """Pull the cotangents of `roots` back to `leaves`, in which these are linear, and add them.
 
     Raises UnsupportedError for an operation on a varying argument that has no transpose rule.
     """
-    order = topological([root])
+    order = topological(roots)
     varying = depending(order, leaves)
     contributions: dict[Node, list[Node]] = {node: [] for node in varying}
     joint = _joint_outputs(order, varying)
-    if root in varying:
-        contributions[root].append(cotangent)
+    for root, cotangent in zip(roots, cotangents, strict=True):
+        if root in varying:
+            contributions[root].append(cotangent)
     # In this order, all contributions to the cotangent of a node precede the node itself.
     for node in reversed(order):
         if node not in varying or isinstance(node, Leaf):
@@ -44,8 +47,8 @@ def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]
         if node in joint:
             outputs = joint[node]
             if node is outputs[0] and any(contributions[output] for output in outputs):
-                cotangents = {o: _summed(contributions[o], o) for o in outputs}
-                for child, contribution in _adjoint_operation(outputs[0], cotangents, varying):
+                by_output = {o: _summed(contributions[o], o) for o in outputs}
+                for child, contribution in _adjoint_operation(outputs[0], by_output, varying):
                     contributions[child].append(contribution)
             continue
         if not contributions[node]:

@@ -245,7 +245,7 @@ def _functions(
     values = [functions] if is_single else list(functions)
     declared = [require_function(value, caller).with_kinds(kinds) for value in values]
     if second:
-        declared += [function.second for function in declared if function.expression.shape]
+        declared += [function.second for function in declared if not function.is_scalar]
     checked = require_unique(declared, caller)
     if not checked:
         raise DeclarationError(f"{caller}: no function was given; give at least one")

@@ -78,7 +78,7 @@ def module_name(name: str, target: str) -> str:
 def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Plan:
     """Plan the kernel that computes one kind of derivative."""
     arguments, results = derivatives.kernel(kind)
-    names = output_names(results) if len(results) > 1 else dict.fromkeys(results, "out")
+    names = output_names(results)
     outputs = [(names[key], node) for key, node in results.items()]
     return find_target(target).plan(f"{kind}_kernel", arguments, outputs)
 
@@ -91,8 +91,11 @@ def operator_plan(derivatives: Derivatives, operators: Structured) -> Plan:
 
 
 def output_names(keys: Iterable[Key]) -> dict[Key, str]:
-    """Name the output arrays of a kernel that has several: out_value, out_X, out_X_y; underscores
-    make a name distinct, as for an input called `value`."""
+    """Name the output arrays of a kernel: out; or, of several, out_value, out_X, out_X_y, where
+    underscores make a name distinct, as for an input called `value`."""
+    keys = list(keys)
+    if len(keys) == 1:
+        return {keys[0]: "out"}
     names: dict[Key, str] = {}
     for key in keys:
         name = "_".join(["out", *key]) if key else "out_value"
@@ -125,7 +128,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             "OPERATOR": operator.function.name if operator else "",
             "PARTS": tuple(len(buffer.shape) for _, buffer in parts),
             "TARGET": target,
-            "DECLARATION": function.declaration,
+            "DECLARATION": _of_outputs(function.declarations),
             "DIGEST": digest(function, target),
             **({"PRIMAL": digest(function.primal, target)} if function.primal else {}),
         },
@@ -145,14 +148,24 @@ def interface(function: Function) -> dict[str, object]:
     """Return the constants of a module that describe its function's inputs and output."""
     return {
         "INPUTS": tuple(_input(function, leaf) for leaf in function.inputs),
-        "OUTPUT": {
-            "shape": tuple(index(size) for size in function.expression.shape),
-            "batched": bool(function.batch),
-        },
+        "OUTPUT": _of_outputs(
+            {
+                name: {
+                    "shape": tuple(index(size) for size in node.shape),
+                    "batched": bool(function.batch),
+                }
+                for name, node in function.outputs
+            }
+        ),
         "WRT": function.wrt,
         "REQUIREMENTS": function.requirements,
         "FUNCTIONS": function.kinds,
     }
+
+
+def _of_outputs(values: Mapping[str, object]) -> object:
+    """Return the value for the only output without a name, or all by the names of the outputs."""
+    return values.get("", values)
 
 
 def _operator(derivatives: Derivatives) -> OperatorDescription:
@@ -174,19 +187,25 @@ def _with_prefix(result: Result, prefix: str) -> Result:
 
 def _result(derivatives: Derivatives, kind: str) -> Result:
     """Nest the names of a kernel's outputs as the public function returns them."""
-    names = derivatives.function.wrt
-    if kind != "value_and_gradient" and (len(names) == 1 or kind in ("value", "jvp")):
-        return "out"
+    function, names = derivatives.function, derivatives.function.wrt
     outputs = output_names(derivatives.results(kind))
-    if kind == "hessian":
-        return tuple(
-            (row, tuple((column, outputs[row, column]) for column in names)) for row in names
-        )
-    by_input: Result = tuple((name, outputs[(name,)]) for name in names)
     if kind == "value_and_gradient":
-        gradient = by_input if len(names) > 1 else outputs[(names[0],)]
+        gradient = _by_input(outputs, (), names)
         return (("value", outputs[()]), ("gradient", gradient))
-    return by_input
+    rows = names if kind == "hessian" and len(names) > 1 else ()
+    if function.output_names and kind != "vjp":
+        rows = function.output_names
+    columns = () if kind in ("value", "jvp") else names
+    if not rows:
+        return _by_input(outputs, (), columns)
+    return tuple((row, _by_input(outputs, (row,), columns)) for row in rows)
+
+
+def _by_input(outputs: Mapping[Key, str], row: Key, columns: Sequence[str]) -> Result:
+    """Nest the names of a row of results by inputs; the array itself if there is only one."""
+    if len(columns) > 1:
+        return tuple((column, outputs[*row, column]) for column in columns)
+    return outputs[next(key for key in outputs if key[: len(row)] == row)]
 
 
 def _input(function: Function, leaf: Leaf) -> dict[str, object]:
@@ -231,7 +250,7 @@ def _docstring(function: Function, target: str, operators: Structured | None) ->
         f"{find_target(target).place}. Do not edit.",
         "",
         f"{function.name}({', '.join(leaf.name for leaf in function.inputs)})"
-        f" -> {shape_text(function.expression.shape)}",
+        f" -> {function.result_text}",
         "",
         "Inputs",
     ]
@@ -288,7 +307,7 @@ def digest(function: Function, target: str = "cpu") -> str:
         _compiler_digest(),
         function.name,
         function.inputs,
-        function.expression,
+        function.outputs,
         function.wrt,
         function.batch,
         function.selection,
@@ -325,24 +344,24 @@ def _dump_declare(function: Function, target: str) -> str:
         + (" wrt" if leaf.name in function.wrt else "")
         for leaf in function.inputs
     ]
-    expression = render(function.expression, "unicode")
-    return "\n".join([f"function {function.name}", *inputs, f"= {expression}"])
+    outputs = [f"{name} = {render(node, 'unicode')}".lstrip() for name, node in function.outputs]
+    return "\n".join([f"function {function.name}", *inputs, *outputs])
 
 
 def _dump_differentiate(function: Function, target: str) -> str:
     derivatives = function.derivatives
     tangents: dict[Node, Node] = {leaf: derivatives.tangent(leaf) for leaf in derivatives.wrt}
-    value = derivatives.results("value")[()]
-    return listing({"jvp": differentials([value], tangents)[0]})
+    values = derivatives.results("value")
+    jvps = differentials([*values.values()], tangents)
+    return listing({" ".join(("jvp", *key)): jvp for key, jvp in zip(values, jvps, strict=True)})
 
 
 def _dump_simplify(function: Function, target: str) -> str:
-    def title(kind: str, key: Key) -> str:
-        return f"{kind} by {', '.join(key)}" if key else kind
-
     derivatives = function.derivatives
     return "\n\n".join(
-        listing({title(kind, key): node for key, node in derivatives.batched(kind).items()})
+        listing(
+            {derivatives.title(kind, key): node for key, node in derivatives.batched(kind).items()}
+        )
         for kind in function.kinds
     )
 
@@ -357,7 +376,9 @@ def _dump_plan(function: Function, target: str) -> str:
 
 _DUMPS: Mapping[str, Callable[[Function, str], str]] = {
     "declare": _dump_declare,
-    "lower": lambda function, target: listing({"value": function.expression}),
+    "lower": lambda function, target: listing(
+        {name or "value": node for name, node in function.outputs}
+    ),
     "differentiate": _dump_differentiate,
     "simplify": _dump_simplify,
     "plan": _dump_plan,

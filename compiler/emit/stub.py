@@ -6,7 +6,7 @@ or of the type of `out`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription, Result
@@ -18,6 +18,8 @@ from derivatrix.compiler.plan.steps import Plan
 from derivatrix.templates.support.common.module import FACTS
 from derivatrix.version import VERSION
 
+COTANGENT_PREFIX = "cotangent_"
+"""The beginning of the names of several outputs' cotangents; no input has the name of one."""
 METHODS = ("count", "index")
 """Methods of tuples, which a field of the same name hides."""
 
@@ -50,7 +52,7 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             operators=module.operator is not None,
             ranks=max(map(len, shapes)),
             sample_ranks=sorted({len(shape) - 1 for shape in shapes if shape[:1] == (BATCH,)}),
-            row_types=[f"_{place}" for place in range(len(classes.get("HessianRow", "").split()))],
+            row_types=[f"_{place}" for place in range(_longest_row(classes))],
             tuples=_tuples(module, on_host),
             functions=_functions(module) if on_host else _untyped(module),
         )
@@ -58,6 +60,11 @@ def stub_text(name: str, module: ModuleDescription) -> str:
 
 
 # Named tuples
+
+
+def _longest_row(classes: Mapping[str, str]) -> int:
+    """Return the most fields of a row of a Hessian, or of the Jacobian of several outputs."""
+    return max((len(f.split()) for name, f in classes.items() if name.endswith("Row")), default=0)
 
 
 @dataclass(frozen=True)
@@ -146,10 +153,7 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
     without_out = f"{out}: None = None"
     arrays = any(argument.shape for argument in plan.arguments)
     exact = "NDArray[np.float32]" if arrays else "np.float32"
-    narrow = [
-        (name, exact if kind != "_Rank0" or not arrays else kind)
-        for name, kind in _parameters(plan)
-    ]
+    narrow = _parameters(plan, lambda kind: exact if kind != "_Rank0" or not arrays else kind)
     result = function.result
     single = _Leaves(ranks, "NDArray[np.float32]", "np.float32").type(result, path)
     double = _Leaves(ranks, "NDArray[np.float64]", "np.float64").type(result, path)
@@ -172,8 +176,17 @@ def _untyped(module: ModuleDescription) -> Iterator[str]:
         yield _definition(function.name, inputs, f"{_out(function.plan)}: Any = None", result_type)
 
 
-def _parameters(plan: Plan) -> list[tuple[str, str]]:
-    return [(argument.name, _parameter_type(argument.shape)) for argument in plan.arguments]
+def _parameters(
+    plan: Plan, type_of: Callable[[str], str] = lambda kind: kind
+) -> list[tuple[str, str]]:
+    """Return the names and types of the public parameters: the cotangents of several outputs are
+    one tuple. type_of: maps "_Rank1" and so on to types."""
+    parameters = [(a.name, type_of(_parameter_type(a.shape))) for a in plan.arguments]
+    cotangents = [kind for name, kind in parameters if name.startswith(COTANGENT_PREFIX)]
+    if plan.name != "vjp_kernel" or not cotangents:
+        return parameters
+    types = ", ".join(f"{kind} | None" for kind in cotangents)
+    return [*parameters[: -len(cotangents)], ("cotangent", f"tuple[{types}]")]
 
 
 def _parameter_type(shape: Shape) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any
@@ -28,10 +29,10 @@ from derivatrix.runtime.domains import contains
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 
-def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]) -> Array:
+def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Replace the inputs of a function by arguments, and its sizes by those of the arguments.
 
-    Returns its expression; see `Function.__call__`."""
+    Returns its expression, or a named tuple of several; see `Function.__call__`."""
     arguments = _bind_arguments(function, positional, named)
     samples = {
         leaf.name: node.shape[: node.ndim - leaf.ndim]
@@ -49,10 +50,15 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
         if leaf.name in samples:
             node = broadcast_to(Array(node), stack + resized_leaf.shape).node
         replacements[resized_leaf] = _with_structure(function.name, leaf, node)
-    resized = resize(function.expression, sizes)
-    (expression,) = transformed([resized], lambda node: state_with(node, arguments))
-    (node,) = substitute([expression], replacements, stack)
-    return broadcast_to(Array(node), stack + expression.shape)
+    resized = [resize(node, sizes) for node in function.expressions]
+    expressions = transformed(resized, lambda node: state_with(node, arguments))
+    nodes = substitute(expressions, replacements, stack)
+    arrays = [
+        broadcast_to(Array(node), stack + expression.shape)
+        for node, expression in zip(nodes, expressions, strict=True)
+    ]
+    names = function.output_names
+    return namedtuple("Outputs", names)(*arrays) if names else arrays[0]
 
 
 def _bind_arguments(

@@ -180,7 +180,7 @@ class _Expression:
     def pulled_back(self, cotangent: Node) -> Node:
         tangents = {self.leaf: tangent_of(self.leaf)}
         (jvp,) = push_forward([self.value], tangents)
-        return pull_back(jvp, tangents, cotangent)[0]
+        return pull_back([jvp], tangents, [cotangent])[0]
 
     def pushed(self, node: Node, directions: Iterable[Any], name: str = "") -> Node:
         """Differentiate `node` along a direction for each of the symbols."""

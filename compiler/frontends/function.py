@@ -1,10 +1,10 @@
-"""The declaration of a function: its inputs, its expression, what to differentiate by."""
+"""The declaration of a function: its inputs, its outputs, what to differentiate by."""
 
 from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import sympy
 from derivatrix.compiler.differentiate.derivation import Steps, derivation
 from derivatrix.compiler.differentiate.derivatives import KINDS, SCALAR_KINDS, Derivatives
 from derivatrix.compiler.formulas.names import latex_name
+from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.frontends.call import call
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
@@ -21,7 +22,7 @@ from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
 from derivatrix.compiler.ir.graph import size_symbols
-from derivatrix.compiler.ir.identifiers import require_name, require_variable
+from derivatrix.compiler.ir.identifiers import require_identifier, require_name, require_variable
 from derivatrix.compiler.ir.nodes import Apply, Leaf, Map, Node, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
 from derivatrix.compiler.ir.pickled import pickled
@@ -68,7 +69,7 @@ class Function(Declaration):
         return (*(getattr(self, field.name) for field in fields(self)),)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(Function, self._fields, [*self.inputs, self.expression])
+        return pickled(Function, self._fields, [*self.inputs, *self.expressions])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Function) and self._fields == other._fields
@@ -76,9 +77,35 @@ class Function(Declaration):
     def __hash__(self) -> int:
         return hash(self._fields)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Array:
+    def __getitem__(self, output: str) -> Function:
+        """The function of one output, called NAME_OUTPUT, of the inputs that this output needs.
+
+        Raises DeclarationError for a name that is no output."""
+        expressions = dict(self.outputs)
+        if not self.output_names or output not in expressions:
+            outputs = f"it has {', '.join(self.output_names) or 'one output without a name'}"
+            raise DeclarationError(f"{self.name}: there is no output {shown(output)}; {outputs}")
+        below = set(topological([expressions[output]]))
+        inputs = tuple(leaf for leaf in self.inputs if leaf in below)
+        names = [leaf.name for leaf in inputs]
+        return Function(
+            f"{self.name}_{output}",
+            inputs,
+            (("", expressions[output]),),
+            tuple(name for name in self.wrt if name in names),
+            tuple(name for name in self.batch if name in names),
+            source=self.source,
+        )
+
+    @property
+    def by_output(self) -> list[Function]:
+        """The functions of the single outputs; the function itself if it returns an array."""
+        return [self[name] for name in self.output_names] or [self]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The expression of the function with `arguments` for its inputs, in their order or by
-        name: symbolic arrays, SymPy expressions and numbers.
+        name: symbolic arrays, SymPy expressions and numbers. A named tuple of expressions for a
+        function with named outputs.
 
         The sizes of the inputs are those of the arguments. Arguments of inputs in `batch` have any
         number of leading axes, which broadcast; the result has these in front. As for modules, a
@@ -105,7 +132,7 @@ class Function(Declaration):
     def operator(self) -> str:
         """The kind that returns operators, jacobian_operator or hessian_operator; "" where it is
         not selected."""
-        kind = "jacobian_operator" if self.expression.shape else "hessian_operator"
+        kind = "hessian_operator" if self.is_scalar else "jacobian_operator"
         return kind if self._selects(kind) else ""
 
     def _selects(self, kind: str) -> bool:
@@ -119,24 +146,30 @@ class Function(Declaration):
         names = _kinds(self.name, kinds, (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS))
         return replace(self, selection=_with_needs(names))
 
-    def formula(self, kind: str, wrt: Any = None, style: str = "unicode") -> str:
+    def formula(
+        self, kind: str, wrt: Any = None, style: str = "unicode", output: str | None = None
+    ) -> str:
         """The formula of a derivative.
 
         kind: one of `kinds`. wrt: an input or its name, a pair of them for a Hessian; optional
-        where there is only one. style: "unicode", "latex", "numpy" or "index"; or "vec",
-        "vec-latex" or "vec-numpy", in which Jacobians and Hessians with more than two axes are
-        matrices ∂vec Y/∂(vec X)ᵀ. Raises DeclarationError for a derivative that does not exist,
-        UnsupportedError for one without vec form or NumPy text."""
+        where there is only one. output: the name of one of several outputs. style: "unicode",
+        "latex", "numpy" or "index"; or "vec", "vec-latex" or "vec-numpy", in which Jacobians and
+        Hessians with more than two axes are matrices ∂vec Y/∂(vec X)ᵀ. Raises DeclarationError for
+        a derivative that does not exist, UnsupportedError for one without vec form or NumPy
+        text."""
         with stated_depth(self.name):
-            return self.derivatives.formula(kind, wrt, style)
+            return self.derivatives.formula(kind, wrt, style, output)
 
-    def steps(self, wrt: Any = None, style: str = "unicode") -> Steps:
+    def steps(self, wrt: Any = None, style: str = "unicode", output: str | None = None) -> Steps:
         """The derivation of the gradient of a scalar function, or of the VJP, by an input: lines
         with a `text` and the `reason` for it, which print as a table.
 
         wrt: an input or its name; optional where there is only one. style: "unicode", "latex" or
-        "index". Raises DeclarationError for an input that does not exist.
+        "index". output: the name of one of several outputs. Raises DeclarationError for an input
+        or output that does not exist.
         """
+        if output is not None or len(self.output_names) == 1:
+            return self[output or self.output_names[0]].steps(wrt, style)
         if wrt is not None:
             (wrt,) = _names(self.name, "steps", [wrt], self.wrt)
         with stated_depth(self.name):
@@ -146,13 +179,16 @@ class Function(Declaration):
         names = ", ".join(latex_name(leaf.name, "") for leaf in self.inputs)
         title = self.name.replace("_", r"\_")
         left = rf"\operatorname{{{title}}}\left({names}\right)"
+        if self.output_names:
+            return aligned([f"{left}:", *self.derivatives.equations("latex", ["value"])])
         return rf"$\displaystyle {left} = {self.formula('value', style='latex')}$"
 
     def derivative(self, *wrt: Any) -> Function:
         """The derivative by one input, then by the next, and so on, as a function of its own.
 
         `f.derivative("X", "X", "X")` is the third derivative, of shape (*out.shape, *X.shape,
-        *X.shape, *X.shape), called f_X_X_X. It takes all inputs of this function, also those that
+        *X.shape, *X.shape), called f_X_X_X; with named outputs, it has the derivatives of all of
+        them. It takes all inputs of this function, also those that
         it does not depend on, and is projected on the structures of the inputs like every
         derivative. Raises DeclarationError for an input that is not among `wrt` of this function.
         """
@@ -163,9 +199,10 @@ class Function(Declaration):
             name for source in wrt for name in _names(self.name, "derivative", [source], self.wrt)
         ]
         with stated_depth(self.name):
-            node = self.derivatives.repeated(names)
+            nodes = self.derivatives.repeated(names)
         title = require_name("_".join([self.name, *names]), "a derivative")
-        return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
+        outputs = tuple((name, node) for (name, _), node in zip(self.outputs, nodes, strict=True))
+        return Function(title, self.inputs, outputs, self.wrt, self.batch, (self, tuple(names)))
 
     @property
     def second(self) -> Function:
@@ -184,11 +221,11 @@ class Function(Declaration):
             structure = DIRECTION_STRUCTURES.get(leaf.structure, "general")
             directions[leaf] = Leaf(require_variable(name, "a direction"), leaf.shape, structure)
         with stated_depth(self.name):
-            jvp = self.derivatives.along(directions)
+            jvps = self.derivatives.along(directions)
         return Function(
             require_name(f"{self.name}_second", "the function with the second derivatives"),
             (*self.inputs, *directions.values()),
-            jvp,
+            tuple((name, jvp) for (name, _), jvp in zip(self.outputs, jvps, strict=True)),
             self.wrt,
             (*self.batch, *(d.name for leaf, d in directions.items() if leaf.name in self.batch)),
             source=self.source,
@@ -209,18 +246,23 @@ class Function(Declaration):
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the sizes that slices, indices, divisors and operations impose, as Python
         texts: "n >= 2", "n >= k", "n % 2 == 0"."""
-        return requirements(self.expression)
+        return requirements(self.expressions)
 
     @property
     def declaration(self) -> str:
         """The function as declared, as a NumPy expression of the inputs, batch axes included."""
-        return self.derivatives.declaration
+        return self.declarations[""]
+
+    @property
+    def declarations(self) -> dict[str, str]:
+        """`declaration` of each output, by name."""
+        return self.derivatives.declarations
 
     @property
     def domains(self) -> dict[str, str]:
         """Input -> the structure that an operation of it requires of sample points."""
         domains: dict[str, str] = {}
-        for node in topological([self.expression]):
+        for node in topological(self.expressions):
             if isinstance(node, Apply):
                 needs = node.operation.domain or ("",) * len(node.arguments)
                 for (argument, _), need in zip(node.arguments, needs, strict=True):
@@ -240,40 +282,44 @@ def function(
     """Declare a function.
 
     inputs: symbolic inputs (derivatrix's or SymPy's), in the order of the arguments; expr: a
-    scalar or array expression of them; wrt: the inputs to differentiate by (all by default);
-    batch: inputs that gain any number of leading batch axes. A symbol or its name will do. kinds:
-    what generated modules have, such as ["value", "vjp"] (all by default): value, vjp, jvp,
-    jacobian, jacobian_operator; of a scalar function also gradient, value_and_gradient, hessian,
-    hvp, and hessian_operator instead of jacobian_operator. The value is always there, with hessian
-    and hvp the gradient, with jacobian_operator the jvp, with hessian_operator the hvp.
+    scalar or array expression of them, or a mapping or named tuple of several, by the names of
+    these outputs; wrt: the inputs to differentiate by (all by default); batch: inputs that gain any
+    number of leading batch axes. A symbol or its name will do. kinds: what generated modules have,
+    such as ["value", "vjp"] (all by default): value, vjp, jvp, jacobian, jacobian_operator; of a
+    scalar function also gradient, value_and_gradient, hessian, hvp, and hessian_operator instead of
+    jacobian_operator. The value is always there, with hessian and hvp the gradient, with
+    jacobian_operator the jvp, with hessian_operator the hvp.
 
     Raises DeclarationError for invalid names or symbols, ShapeError for dimensions that disagree.
     """
     require_name(name, "a function")
     try:
-        declared = asarray(expr).node
+        named = _named_expressions(name, expr)
+        declared = [asarray(value).node for value in named.values()]
         leaves = tuple(_input(name, value, declared) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
         for size in sorted(_size_symbols(leaves, declared), key=str):
             require_variable(str(size), "a size")
-        expression = _resolve(name, declared, leaves)
-        _check_scalar_functions(expression)
+        expressions = _resolve(name, declared, leaves)
+        _check_scalar_functions(expressions)
     except DerivatrixError as error:
         if str(error).startswith(f"{name}:"):
             raise
         raise type(error)(f"{name}: {error}") from error
     names = [leaf.name for leaf in leaves]
-    require_modest(name, expression)
-    _require_used(name, leaves, expression)
+    require_modest(name, expressions)
+    _require_used(name, leaves, expressions)
     selected_wrt = names if wrt is None else _names(name, "wrt", wrt, names)
     if not selected_wrt:
         raise DeclarationError(f"{name}: wrt is empty; name at least one input")
     stacked = _names(name, "batch", batch, names)
-    _check_dimensions(name, leaves, expression, bool(stacked))
+    _check_dimensions(name, leaves, expressions, bool(stacked))
     batched = tuple(leaf_name for leaf_name in names if leaf_name in stacked)
-    declaration = Function(name, leaves, expression, tuple(selected_wrt), batched)
+    outputs = tuple(zip(named, expressions, strict=True))
+    declaration = Function(name, leaves, outputs, tuple(selected_wrt), batched)
+    _check_outputs(declaration)
     if kinds is not None:
-        operators = OPERATOR_KINDS[not expression.shape]
+        operators = OPERATOR_KINDS[declaration.is_scalar]
         selected = _kinds(name, kinds, (*declaration.kinds, operators))
         declaration = replace(declaration, selection=_with_needs(selected))
     try:
@@ -312,9 +358,42 @@ def _sequence(name: str, argument: str, values: Any) -> list[Any]:
         ) from error
 
 
-def _input(name: str, value: Any, expression: Node) -> Leaf:
+def _named_expressions(name: str, value: Any) -> dict[str, Any]:
+    """The expressions of the outputs by their names; the only one without a name is called ""."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if not isinstance(value, Mapping):
+        return {"": value}
+    if not value:
+        raise DeclarationError(f"{name}: a function needs at least one output")
+    for output in value:
+        require_identifier(output, "an output")
+        if keyword.iskeyword(output) or output.startswith("_"):
+            raise DeclarationError(
+                f"{output!r} cannot name an output: it is a keyword or starts with an underscore"
+            )
+    return dict(value)
+
+
+def _check_outputs(function: Function) -> None:
+    """Raise DeclarationError for an output with the name of an input, and for one that depends on
+    no input of `wrt`."""
+    names = [leaf.name for leaf in function.inputs]
+    for output, expression in function.outputs if function.output_names else ():
+        if output in names:
+            raise DeclarationError(
+                f"{function.name}: {output!r} names both an input and an output; rename one"
+            )
+        if not {leaf.name for leaf in leaves_below([expression])} & {*function.wrt}:
+            raise DeclarationError(
+                f"{function.name}: the output {output!r} depends on none of the inputs to "
+                f"differentiate by ({', '.join(function.wrt)})"
+            )
+
+
+def _input(name: str, value: Any, expressions: Sequence[Node]) -> Leaf:
     if isinstance(value, str):
-        value = _symbol_called(name, value, expression)
+        value = _symbol_called(name, value, expressions)
     if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
         if isinstance(value, sympy.Symbol) and value == dimensions.symbol(value.name):
             raise DeclarationError(f"{name}: {value} is a dimension, not an input")
@@ -326,10 +405,10 @@ def _input(name: str, value: Any, expression: Node) -> Leaf:
     )
 
 
-def _symbol_called(name: str, symbol: str, expression: Node) -> Array:
-    """The leaf of the expression called `symbol`. One with a declared structure takes precedence
+def _symbol_called(name: str, symbol: str, expressions: Sequence[Node]) -> Array:
+    """The leaf of the expressions called `symbol`. One with a declared structure takes precedence
     over SymPy's symbol."""
-    candidates = [leaf for leaf in leaves_below([expression]) if leaf.name == symbol]
+    candidates = [leaf for leaf in leaves_below(expressions) if leaf.name == symbol]
     if not candidates:
         raise DeclarationError(
             f"{name}: inputs names {shown(symbol)}, which the expression does not use"
@@ -344,7 +423,7 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     for leaf in leaves:
         require_variable(leaf.name, "an input")
-        if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "out_")):
+        if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "cotangent_", "out_")):
             raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
         if leaf.name in names:
             raise DeclarationError(f"{name}: two inputs are called {leaf.name!r}")
@@ -355,13 +434,13 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
         names.add(leaf.name)
 
 
-def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
-    """Replace the leaves of an expression by the declared inputs, and symbols of dimensions by
+def _resolve(name: str, expressions: Sequence[Node], leaves: Sequence[Leaf]) -> list[Node]:
+    """Replace the leaves of expressions by the declared inputs, and symbols of dimensions by
     their values as numbers. SymPy's symbols have no structure and take the declared one."""
     declared = {leaf.name: leaf for leaf in leaves}
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     replacements: dict[Node, Node] = {}
-    for node in topological([expression]):
+    for node in topological(expressions):
         if not isinstance(node, Leaf):
             continue
         leaf = declared.get(node.name)
@@ -385,11 +464,11 @@ def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
             )
         elif leaf is not node:
             replacements[node] = leaf
-    return substitute([expression], replacements)[0] if replacements else expression
+    return list(substitute(expressions, replacements) if replacements else expressions)
 
 
-def _require_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
-    below = set(topological([expression]))
+def _require_used(name: str, leaves: Sequence[Leaf], expressions: Sequence[Node]) -> None:
+    below = set(topological(expressions))
     for leaf in leaves:
         if leaf not in below:
             raise DeclarationError(
@@ -397,9 +476,9 @@ def _require_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
             )
 
 
-def _check_scalar_functions(expression: Node) -> None:
+def _check_scalar_functions(expressions: Sequence[Node]) -> None:
     """Raise UnsupportedError for an elementwise function without a kernel."""
-    for node in topological([expression]):
+    for node in topological(expressions):
         if isinstance(node, Map):
             require_kernel(node.expression)
 
@@ -438,10 +517,12 @@ def _with_needs(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(k for k in (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS) if k in required)
 
 
-def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
+def _check_dimensions(
+    name: str, leaves: Sequence[Leaf], expressions: Sequence[Node], stacked: bool
+) -> None:
     """Raise DeclarationError for a size that no input's shape gives."""
     readable = set(dimensions.readings([leaf.shape for leaf in leaves]))
-    symbols = _size_symbols((), expression)
+    symbols = _size_symbols((), expressions)
     for symbol in sorted(symbols - readable, key=str):
         raise DeclarationError(
             f"{name}: the dimension {symbol} cannot be read off the shape of any input"
@@ -450,10 +531,10 @@ def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stack
         raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
 
 
-def _size_symbols(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
-    """The sizes that occur in the shapes of inputs, and anywhere in an expression."""
+def _size_symbols(leaves: Sequence[Leaf], expressions: Sequence[Node]) -> set[sympy.Basic]:
+    """The sizes that occur in the shapes of inputs, and anywhere in expressions."""
     return {symbol for leaf in leaves for symbol in _symbols(leaf.shape)} | size_symbols(
-        [expression]
+        expressions
     )
 
 

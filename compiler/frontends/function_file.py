@@ -63,7 +63,7 @@ def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
 
 
 def _fingerprint(function: Function) -> str:
-    return content((function.inputs, function.expression, function.wrt, function.batch))
+    return content((function.inputs, function.outputs, function.wrt, function.batch))
 
 
 def _with_source(function: Function, path: Path) -> Function:

@@ -142,7 +142,7 @@ class _Problem:
         for leaf in self.unknowns:
             tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
             (slope,) = differential([scalar.node], {leaf: tangent})
-            gradients += map(Array, transpose(slope, [tangent], full(1)))
+            gradients += map(Array, transpose([slope], [tangent], [full(1)]))
         return self.root(gradients, on_failure)
 
     def _leaf(self, unknown: Any) -> Leaf:

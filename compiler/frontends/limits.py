@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from derivatrix.compiler.ir.nodes import Einsum, Node, Sum, topological
@@ -14,15 +14,15 @@ MAX_OPERATIONS = 3000
 """Most operations of an expression; derivatives of this many take minutes."""
 
 
-def require_modest(name: str, expression: Node) -> None:
-    """Raise UnsupportedError for an expression of the function `name` that is too deep or too
+def require_modest(name: str, expressions: Sequence[Node]) -> None:
+    """Raise UnsupportedError for expressions of the function `name` that are too deep or too
     large."""
     depths: dict[Node, int] = {}
-    order = topological([expression])
+    order = topological(expressions)
     for node in order:
         below = (depths[child] + _depth_step(node, child) for child in node.children)
         depths[node] = max(below, default=0)
-    depth = depths[expression]
+    depth = max(depths[expression] for expression in expressions)
     if depth > MAX_DEPTH:
         raise UnsupportedError(
             f"{name}: {depth} operations stand inside each other, at most {MAX_DEPTH} may; declare "
@@ -31,7 +31,7 @@ def require_modest(name: str, expression: Node) -> None:
     count = sum(any(_depth_step(node, child) for child in node.children) for node in order)
     if count > MAX_OPERATIONS:
         raise UnsupportedError(
-            f"{name}: the expression has {count} operations, at most {MAX_OPERATIONS} are "
+            f"{name}: the function has {count} operations, at most {MAX_OPERATIONS} are "
             "compiled; write repeated parts with arrays, as sums over an axis, or declare several "
             "functions"
         )

@@ -7,7 +7,7 @@ entry. Sizes may be 0.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import sympy
 
@@ -17,21 +17,21 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.runtime.errors import DeclarationError
 
 
-def requirements(expression: Node) -> tuple[str, ...]:
+def requirements(expressions: Sequence[Node]) -> tuple[str, ...]:
     """Return the conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0". Raises
     DeclarationError where no sizes meet one of them."""
-    bounds = list(dict.fromkeys(part for bound in _bounds(expression) for part in _simple(bound)))
+    bounds = list(dict.fromkeys(part for bound in _bounds(expressions) for part in _simple(bound)))
     if any(bound.is_negative for bound in bounds):
         raise DeclarationError("an axis is too short for its index, slice or maximum")
     least_sizes = _least_sizes(bounds)
     texts = [f"{size} >= {number}" for size, number in sorted(least_sizes.items(), key=str)]
     texts += [_condition(bound) for bound in bounds if not _holds(bound, least_sizes)]
-    return (*texts, *dict.fromkeys(_divisible(expression)))
+    return (*texts, *dict.fromkeys(_divisible(expressions)))
 
 
-def _bounds(root: Node) -> Iterator[sympy.Expr]:
-    """Yield polynomials in sizes that must not be negative, for the nodes below `root`."""
-    for node in topological([root]):
+def _bounds(roots: Sequence[Node]) -> Iterator[sympy.Expr]:
+    """Yield polynomials in sizes that must not be negative, for the nodes below `roots`."""
+    for node in topological(roots):
         if isinstance(node, Slice):
             start, count = node.start, node.shape[0]
             end = start + node.step * (count - 1)
@@ -45,7 +45,7 @@ def _bounds(root: Node) -> Iterator[sympy.Expr]:
             cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
             yield from node.operation.requires(cores)
             if node.operation.equation is not None:
-                yield from _bounds(node.operation.equation.residual)
+                yield from _bounds([node.operation.equation.residual])
 
 
 def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
@@ -118,9 +118,9 @@ def _condition(bound: sympy.Expr) -> str:
     return f"{index(sympy.Add(*positive))} >= {index(sympy.Add(*negative))}"
 
 
-def _divisible(expression: Node) -> Iterator[str]:
+def _divisible(expressions: Sequence[Node]) -> Iterator[str]:
     """Yield the conditions by which sizes that are quotients are integers."""
-    for node in topological([expression]):
+    for node in topological(expressions):
         for size in node.shape:
             dividend, divisor = sympy.together(size).as_numer_denom()
             if divisor.is_Integer and divisor > 1 and not _always_whole(dividend, int(divisor)):

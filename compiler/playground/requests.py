@@ -81,8 +81,8 @@ def highlighted_text(text: str) -> dict[str, str]:
 def _declared(function: Function) -> dict[str, Any]:
     inputs = [f"{leaf.name} {shape_text(leaf.shape)}" for leaf in function.inputs]
     return {
-        "signature": f"({', '.join(inputs)}) → {shape_text(function.expression.shape)}",
-        "scalar": not function.expression.shape,
+        "signature": f"({', '.join(inputs)}) → {function.result_text}",
+        "scalar": function.is_scalar,
         "wrt": list(function.wrt),
         "sizes": size_names(function),
     }

@@ -49,19 +49,22 @@ def _body(functions: Sequence[Function], target: str) -> str:
 
 def _parts(function: Function, target: str) -> dict[str, Any]:
     """Collect the texts of one function for the template."""
-    scalar = not function.expression.shape
     names = ", ".join(leaf.name for leaf in function.inputs)
     return {
-        "signature": f"{function.name}({names}) → {shape_text(function.expression.shape)}",
+        "signature": f"{function.name}({names}) → {function.result_text}",
         "inputs": html_table([*_inputs(function)]),
-        "declaration": function.declaration,
+        "declaration": "\n".join(
+            f"{name} = {text}" if name else text for name, text in function.declarations.items()
+        ),
         "requirements": function.requirements,
         "kinds": [
             {"title": TITLES[kind], "formulas": _labelled(function, kind)}
             for kind in kinds(function)
         ],
-        "derivations": [derivation(function, name) for name in function.wrt],
-        "structured": "Hessian" if scalar else "Jacobian",
+        "derivations": [
+            derivation(single, name) for single in function.by_output for name in single.wrt
+        ],
+        "structured": "Hessian" if function.is_scalar else "Jacobian",
         "pictures": _pictures(function),
         "module": highlighted(generate(function, target).text),
     }

@@ -34,7 +34,7 @@ LABELS = {
 def kinds(function: Function) -> list[str]:
     """List the kinds to show. The Jacobian of a scalar function, its gradient, and the VJP, a
     multiple of it, are left out."""
-    redundant = () if function.expression.shape else ("vjp", "jacobian")
+    redundant = ("vjp", "jacobian") if function.is_scalar else ()
     return [kind for kind in TITLES if kind in function.kinds and kind not in redundant]
 
 

@@ -38,11 +38,13 @@ class Operator:
 
 @dataclass(frozen=True)
 class Structured:
-    """The blocks of a Jacobian or Hessian (`kind`), and the arrays of all terms."""
+    """The blocks of a Jacobian or Hessian (`kind`), and the arrays of all terms. outputs: the names
+    of the function's outputs, which come first in the keys of blocks."""
 
     kind: str
     parts: tuple[ir.Node, ...]
     operators: tuple[Operator, ...]
+    outputs: tuple[str, ...] = ()
 
     @property
     def computed(self) -> dict[str, ir.Node]:
@@ -59,13 +61,15 @@ class Structured:
 
     def title(self, operator: Operator) -> str:
         """Return the title of a block, such as "Hessian by A and b"."""
-        return f"{self.kind.capitalize()} by {' and '.join(dict.fromkeys(operator.key))}"
+        inputs = operator.key[1:] if self.outputs else operator.key
+        output = f" of {operator.key[0]}" if self.outputs else ""
+        return f"{self.kind.capitalize()}{output} by {' and '.join(dict.fromkeys(inputs))}"
 
 
 def structured(derivatives: Derivatives) -> Structured:
     """Build the Jacobian of a function, or the Hessian of a scalar one, as operators."""
     function = derivatives.function
-    kind = "jacobian" if function.expression.shape else "hessian"
+    kind = "hessian" if function.is_scalar else "jacobian"
     results = derivatives.batched(kind)
     nodes = derivatives.with_lengths(derivatives.with_selections(list(results.values())))
     nodes = with_adjugate_factors(nodes)
@@ -80,15 +84,20 @@ def structured(derivatives: Derivatives) -> Structured:
     for key, block in block_terms.items():
         simplified = [term.with_parts(parts) for term in block]
         operators.append(_operator(derivatives, key, merge_terms(simplified, shared_parts)))
-    return Structured(kind, tuple(shared_parts.nodes), tuple(operators))
+    parts_used = tuple(shared_parts.nodes)
+    return Structured(kind, parts_used, tuple(operators), function.output_names)
 
 
 def _operator(derivatives: Derivatives, key: Key, block: tuple[Term, ...]) -> Operator:
     """Build the block of a Jacobian by one input, or of a Hessian by two."""
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
-    row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
-    structures = [derivatives.inputs[name].structure for name in reversed(key)]
+    if function.is_scalar:
+        row = derivatives.inputs[key[0]].shape
+        structures = [derivatives.inputs[name].structure for name in reversed(key)]
+    else:
+        row = derivatives.output(key[:-1]).shape
+        structures = [column.structure]
     # The terms with outputs 2, 3 and 4 are those for singular matrices.
     regular_terms = [term for term in block if not {2, 3, 4} & term.adjugate_factors.keys()]
     batch_axis = (BATCH,) if function.batch else ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from derivatrix.compiler.frontends.function import Function, function
-from derivatrix.compiler.frontends.notation import parse
+from derivatrix.compiler.frontends.notation import assignments, parse
 from derivatrix.compiler.frontends.notation.functions import is_name
 from derivatrix.compiler.frontends.notation.syntax import Parser, parse_tree
 from derivatrix.compiler.frontends.notation.tokens import Source
@@ -28,10 +28,15 @@ def text_function(text: str, dims: str, wrt: Sequence[str] = (), name: str = NAM
 
 def input_names(text: str) -> list[str]:
     """The names of the inputs of a text, in order; empty for a text with an error."""
-    source = Source(text)
+    outputs: list[str] = []
+    names: list[str] = []
     try:
-        parse_tree(source)
-        names = [token.text for token in Parser(source).tokens if token.kind == "name"]
+        for output, expression in assignments(text):
+            source = Source(expression)
+            parse_tree(source)
+            tokens = Parser(source).tokens
+            names += [t.text for t in tokens if t.kind == "name" and t.text not in outputs]
+            outputs.append(output)
     except NotationError:
         return []
     return [name for name in dict.fromkeys(names) if not is_name(name)]

@@ -151,6 +151,43 @@ def _require_one_batch_axis(function, axes):
         )
 
 
+def _cotangents(function, expected, inputs, cotangent):
+    """Split the cotangents of several outputs, with zeros for None. Raises TypeError for what is no
+    tuple, ValueError for a tuple with other parts."""
+    shapes, requirements, results = expected
+    parts = shapes[len(inputs) :]
+    names = [name.partition(".")[2] for name, _ in parts]
+    if not isinstance(cotangent, tuple | list):
+        raise TypeError(
+            f"{function}: argument cotangent is {_describe(cotangent)}; expected a tuple of the "
+            f"cotangents of {', '.join(names)}"
+        )
+    given = getattr(cotangent, "_fields", names)
+    if len(cotangent) != len(names) or list(given) != names:
+        fields = f" called {', '.join(given)}" if given is not names else ""
+        raise ValueError(
+            f"{function}: argument cotangent has {len(cotangent)} parts{fields}; expected one for "
+            f"each output: {', '.join(names)}"
+        )
+    if all(part is not None for part in cotangent):
+        return cotangent
+    sizes: dict = {}
+    for (_, shape), value in zip(shapes, inputs, strict=False):
+        core, lengths = _core(shape, getattr(value, "shape", None) or np.shape(value))
+        if len(core) != len(lengths):
+            input_shapes = shapes[: len(inputs)]
+            _raise_shape_error(function, (input_shapes, requirements, results), inputs)
+        sizes |= dict(zip(core, lengths, strict=True))
+    kinds = {str(value.dtype) for value in inputs if getattr(value, "shape", ())}
+    real = _FLOAT32 if {kind.rpartition(".")[2] for kind in kinds} == {"float32"} else _FLOAT64
+    return [
+        np.zeros([eval(text, {}, sizes) for text in _core(shape, ())[0]], real)
+        if part is None
+        else part
+        for (_, shape), part in zip(parts, cotangent, strict=True)
+    ]
+
+
 def _real(number):
     """The dtype of the results where all arguments are numbers like `number`."""
     return _FLOAT32 if type(number) is np.float32 else _FLOAT64

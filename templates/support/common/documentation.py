@@ -33,12 +33,14 @@ def documentation(name, module, parts):
         for place, shape in zip(parts.returned.places, shapes, strict=False)
     ]
     out = [f"    {parts.out_parameter}: where results are put; new arrays by default"]
-    heading = "Formulas, for one sample" if module.names["OUTPUT"]["batched"] else "Formulas"
+    is_batched = any(entry["batched"] for entry in module.names["INPUTS"])
+    heading = "Formulas, for one sample" if is_batched else "Formulas"
     requirements = "".join(f", or sizes without {text}" for text in module.requirements)
     failure = ["    numpy.linalg.LinAlgError: an operation fails, as for a singular matrix"]
     lines = [
         *(SUMMARIES[name], "", heading, *_formulas(name, module.names["FORMULAS"])),
         *("", "Arguments", *map(_shape_line, parts.expected)),
+        *(["    cotangent is a tuple of these; None stands for zeros"] if parts.cotangents else []),
         *([] if name.endswith("_operator") else [*out, "", "Result", *map(_shape_line, results)]),
         *("", "Errors", "    TypeError: an argument holds no real numbers"),
         f"    ValueError: an argument has another shape{requirements}",

@@ -13,10 +13,11 @@ class _Parts:
     """The parts of a public function's text. The local variable of a size is `_size_NAME`, that of
     a result `_array_NAME`; `_axes` are the batch axes, and `_results` the results with these.
 
-    has_batch: whether the function has inputs with batch axes."""
+    has_batch: whether the function has inputs with batch axes. cotangents: the last inputs, which
+    the public function takes as one tuple `cotangent`."""
 
-    def __init__(self, signature, returned, has_batch):
-        self.signature, self.returned = signature, returned
+    def __init__(self, signature, returned, has_batch, cotangents=()):
+        self.signature, self.returned, self.cotangents = signature, returned, cotangents
         batch = signature.kernel_names.get("batch", "batch") if has_batch else None
         public = {name: signature.names.get(name, name) for name in signature.inputs}
         self._local_names = {size: f"_size_{size}" for size in signature.sizes} | public
@@ -46,9 +47,21 @@ class _Parts:
 
     @property
     def expected(self):
-        """The name and shape of each argument."""
+        """The name and shape of each argument; "cotangent.mean" in a tuple of cotangents."""
+        names = [n.replace("_", ".", 1) if n in self.cotangents else n for n in self.parameters]
         shapes = map(self.public_shape, self.signature.inputs.values())
-        return tuple(zip(self.parameters, shapes, strict=True))
+        return tuple(zip(names, shapes, strict=True))
+
+    def heading(self, name):
+        """The first lines of the public function: its parameters, and the cotangents of several
+        outputs, split."""
+        inputs = [parameter for parameter in self.parameters if parameter not in self.cotangents]
+        parameters = [*inputs, *(["cotangent"] if self.cotangents else [])]
+        line = f"def {name}({', '.join([*parameters, '*', f'{self.out_parameter}=None'])}):"
+        arguments = f"_owner, _expected, {tuple_text(inputs)}, cotangent"
+        cotangents = tuple_text(self.cotangents)
+        split = [f"    {cotangents} = _cotangents({arguments})"] if self.cotangents else []
+        return [line, *split]
 
     @property
     def kernel_results(self):

@@ -29,11 +29,13 @@ SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 class _Module:
     """A generated module under construction.
 
-    owner: the declared function's name, for messages; names: the module's globals; public: those
-    that `__all__` lists."""
+    owner: the declared function's name, for messages; names: the module's globals; outputs: the
+    names of several outputs, () for one array; public: the globals that `__all__` lists."""
 
     def __init__(self, owner, names):
         self.owner, self.names = owner, names
+        entries = names["OUTPUT"]
+        self.outputs = tuple(name for name, entry in entries.items() if isinstance(entry, dict))
         self.requirements = names["REQUIREMENTS"]
         self.has_batch = any(entry["batched"] for entry in names["INPUTS"])
         module = sys.modules.get(names["__name__"])
@@ -45,10 +47,15 @@ class _Module:
         names["__dir__"] = lambda: sorted(self.public)
         names["__getattr__"] = self.absent
 
+    def cotangents(self, name):
+        """The parameters of a kernel that its public function takes as one tuple."""
+        return tuple(f"cotangent_{output}" for output in self.outputs if name == "vjp")
+
     def absent(self, name):
         """Raise AttributeError with advice: how to add a kind that the module was built without, or
         which kinds replace `gradient` and others that only scalar functions have."""
-        functions, is_scalar = self.names["FUNCTIONS"], not self.names["OUTPUT"]["shape"]
+        functions = self.names["FUNCTIONS"]
+        is_scalar = not self.outputs and not self.names["OUTPUT"]["shape"]
         operator = "hessian_operator" if is_scalar else "jacobian_operator"
         operators = [] if self.names["TARGET"] == "cuda" else [operator]
         if name in (*KINDS, *(SCALAR_KINDS if is_scalar else ()), *operators):
@@ -59,7 +66,8 @@ class _Module:
         if name not in SCALAR_KINDS:
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
         raise AttributeError(
-            f"{self.owner}: there is no {name}; an array-valued function has jacobian and vjp; "
+            f"{self.owner}: there is no {name}; a function that returns an array, or several, has "
+            "jacobian and vjp; "
             f"this module has {', '.join(functions)}"
         )
 

@@ -12,6 +12,7 @@ from numpy.linalg import LinAlgError
 from ..common.arguments import (
     _CONVERSION_ERRORS,
     _coerce,
+    _cotangents,
     _deliver,
     _destinations,
     _empty,
@@ -34,6 +35,7 @@ _FUNCTION_NAMES = {
     "_LinAlgError": LinAlgError,
     "_CONVERSION_ERRORS": _CONVERSION_ERRORS,
     "_coerce": _coerce,
+    "_cotangents": _cotangents,
     "_thread_pool": _THREAD_POOL,
     "_deliver": _deliver,
     "_destinations": _destinations,
@@ -117,7 +119,8 @@ class Module(_Module):
         """Make a public function that allocates and fills the results of a kernel. returns: see
         `_Returned`."""
         signature, _, blas = self.kernels[kernel]
-        parts = _Parts(signature, _Returned(returns, signature.outputs), self.has_batch)
+        returned = _Returned(returns, signature.outputs)
+        parts = _Parts(signature, returned, self.has_batch, self.cotangents(name))
         call_plan = self._call_plan(kernel, parts)
         conditions = [
             *_are_plain_arrays(parts.array_inputs),
@@ -133,11 +136,8 @@ class Module(_Module):
             run = if_else(is_small, run, [f"_thread_pool.run(_kernel_ready, {passed})"])
         run = [f"if {call_plan.needs_kernel}:", *indented(run)] if call_plan.needs_kernel else run
         lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
-        out = parts.out_parameter
-        heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
-        return define_function(
-            self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope
-        )
+        lines = [*parts.heading(name), *indented(lines)]
+        return define_function(self, name, lines, parts, _FUNCTION_NAMES | scope)
 
     def _conditions(self, kernel):
         """Return the conditions on sizes that select the call of a kernel; small sizes meet all."""

@@ -2,13 +2,14 @@
 
 # mypy: allow-untyped-defs
 
+from ..common.arguments import _cotangents
 from ..common.function_parts import _Parts, define_function
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
 from .arguments import _Call
 
-_SCOPE = {"_Call": _Call, "_named": tuple.__new__}
+_SCOPE = {"_Call": _Call, "_cotangents": _cotangents, "_named": tuple.__new__}
 """Names that the texts of public functions refer to."""
 
 
@@ -22,7 +23,8 @@ class Module(_Module):
         returns: see `_Returned`; failures: the error text of each check of the kernels, in
         order."""
         parsed = _Signature(signature, **options)
-        parts = _Parts(parsed, _Returned(returns, parsed.outputs), self.has_batch)
+        returned = _Returned(returns, parsed.outputs)
+        parts = _Parts(parsed, returned, self.has_batch, self.cotangents(name))
         inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
         mismatch = parts.mismatch(self.requirements)
         lines = [
@@ -35,10 +37,7 @@ class Module(_Module):
             f"{outputs} = _run.delivered(_results)",
             f"return {parts.returned.delivered}",
         ]
-        heading = (
-            f"def {name}({', '.join([*parts.parameters, '*', f'{parts.out_parameter}=None'])}):"
-        )
         run = f"    with _Call(_owner, _expected, {inputs}, _failures) as _run:"
-        lines = [heading, run, *indented(indented(lines))]
+        lines = [*parts.heading(name), run, *indented(indented(lines))]
         scope = _SCOPE | {"_failures": failures, "_launch": launch}
         return define_function(self, name, lines, parts, scope)
