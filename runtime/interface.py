@@ -92,19 +92,19 @@ class ModuleInterface:
         require_generated(module)
         self.module = module
         self.output_name = output_name
+        self.output_names = output_names(module)
         self.name = Path(getattr(module, "__file__", None) or module.__name__).stem
+        if self.output_names and not output_name:
+            raise UnsupportedError(
+                f"{self.name}: it has the outputs {', '.join(self.output_names)}, and one array is "
+                "expected; declare a function for one of them"
+            )
         try:
             self.inputs = tuple(
                 Input(**{part.name: entry[part.name] for part in fields(Input)})
                 for entry in module.INPUTS
             )
-            self.output_names = output_names(module)
-            entry = module.OUTPUT[output_name] if output_name else module.OUTPUT
-            if self.output_names and not output_name:
-                raise UnsupportedError(
-                    f"{self.name}: it has the outputs {', '.join(self.output_names)}, and one is "
-                    "expected; declare a function for it"
-                )
+            entry = module.OUTPUT[output_name] if self.output_names else module.OUTPUT
             self.output: tuple[str, ...] = entry["shape"]
             self.batched: bool = entry["batched"]
             _ = self.size_names
@@ -363,7 +363,8 @@ class ModuleInterface:
 
 def output_names(module: ModuleType) -> tuple[str, ...]:
     """Return the names of a module's outputs; () where it returns an array."""
-    return tuple(name for name, entry in module.OUTPUT.items() if isinstance(entry, Mapping))
+    entries = module.OUTPUT if isinstance(module.OUTPUT, Mapping) else {}
+    return tuple(name for name, entry in entries.items() if isinstance(entry, Mapping))
 
 
 def interfaces(module: ModuleType) -> list[ModuleInterface]:

@@ -62,8 +62,8 @@ def verify(
     curves: list[Curve] = []
     reached = Reach(note=trials.SMALL_ONLY if interface.target == "cuda" else "")
 
-    def add(results: Iterable[trials.PointResult], output: ModuleInterface) -> None:
-        of_output = f" of {output.output_name}" if output.output_name else ""
+    def add(results: Iterable[trials.PointResult], output_name: str = "") -> None:
+        of_output = f" of {output_name}" if output_name else ""
         for result in results:
             if progress is not None:
                 progress(f"{interface.name}{of_output}: {result.label}")
@@ -80,17 +80,18 @@ def verify(
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             for output in (interface, *others):
-                add(trials.small(output, sizes or {}, seed, bool(place)), output)
+                name = output.output_name
+                add(trials.small(output, sizes or {}, seed, bool(place)), name)
                 if thorough:
-                    add(trials.thorough(output, sizes or {}, seed), output)
+                    add(trials.thorough(output, sizes or {}, seed), name)
             if others:
-                add([trials.all_cotangents(interface, sizes or {}, seed)], interface)
+                add([trials.all_cotangents(interface, sizes or {}, seed)])
             if not sizes and interface.target == "cpu":
                 if all(row.passed for row in rows):
                     runs, reached = reach.choose_runs(interface)
                     for run in runs:
                         for output in (interface, *others):
-                            add(trials.large(output, run, seed), output)
+                            add(trials.large(output, run, seed), output.output_name)
                 else:
                     reached = Reach(note="small sizes fail: larger ones were not tried")
         except BrokenText as error:
