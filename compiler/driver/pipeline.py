@@ -192,10 +192,11 @@ def _result(derivatives: Derivatives, kind: str) -> Result:
     if kind == "value_and_gradient":
         gradient = _by_input(outputs, (), names)
         return (("value", outputs[()]), ("gradient", gradient))
-    rows = names if kind == "hessian" and len(names) > 1 else ()
-    if function.output_names and kind != "vjp":
-        rows = function.output_names
+    if kind == "hessian" and len(names) == 1:
+        return outputs[*names, *names]
     columns = () if kind in ("value", "jvp") else names
+    rows = function.output_names if kind != "vjp" else ()
+    rows = names if kind == "hessian" else rows
     if not rows:
         return _by_input(outputs, (), columns)
     return tuple((row, _by_input(outputs, (row,), columns)) for row in rows)
@@ -205,7 +206,7 @@ def _by_input(outputs: Mapping[Key, str], row: Key, columns: Sequence[str]) -> R
     """Nest the names of a row of results by inputs; the array itself if there is only one."""
     if len(columns) > 1:
         return tuple((column, outputs[*row, column]) for column in columns)
-    return outputs[next(key for key in outputs if key[: len(row)] == row)]
+    return outputs[*row, *columns]
 
 
 def _input(function: Function, leaf: Leaf) -> dict[str, object]:
