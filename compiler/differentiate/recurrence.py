@@ -365,11 +365,8 @@ class _Recurrence:
             carry: Leaf(f"adjoint_{carry.name}", carry.shape, role="placeholder")
             for carry in loop.carries
         }
-        pulled: list[list[Node]] = [[] for _ in loop.carries]
-        for carry, node in zip(loop.carries, loop.following, strict=True):
-            shares = transpose(node, loop.carries, adjoints[carry])
-            for contributions, share in zip(pulled, shares, strict=True):
-                contributions.append(share)
+        shares = transpose(loop.following, loop.carries, [*adjoints.values()])
+        pulled = [[share] for share in shares]
         terms = {
             carry: simplify([before_steps(cotangent, loop.is_reversed).node])[0]
             for carry, cotangent in zip(loop.carries, cotangents, strict=True)
