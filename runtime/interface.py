@@ -273,11 +273,7 @@ class ModuleInterface:
         arguments = {**point.values, **self.extras(kind, point)}
         passed = {name: _copy_if_writeable(array) for name, array in arguments.items()}
         options = {} if out is None else {"out": out}
-        values: list[Any] = [*passed.values()]
-        if kind == "vjp" and self.output_name:
-            cotangent = passed[self.cotangent_name]
-            cotangents = [cotangent if part is self else None for part in self.outputs]
-            values = [*values[: len(self.inputs)], tuple(cotangents)]
+        values = self._positional(kind, passed)
         result = attempt(lambda: getattr(self.module, kind)(*values, **options))
         arrays = self.by_key(kind, result)
         for key, array in arrays.items():
@@ -292,8 +288,18 @@ class ModuleInterface:
     def call(self, kind: str, arguments: Arrays) -> Arrays:
         """Call the module's function, and return its arrays by key. Raises CallError if it raises
         or its result has wrong nesting."""
-        result = attempt(lambda: getattr(self.module, kind)(*arguments.values()))
+        values = self._positional(kind, arguments)
+        result = attempt(lambda: getattr(self.module, kind)(*values))
         return {key: np.asarray(array) for key, array in self.by_key(kind, result).items()}
+
+    def _positional(self, kind: str, arguments: Arrays) -> list[Any]:
+        """List the arguments of a public function: None for the cotangents of other outputs."""
+        values: list[Any] = [*arguments.values()]
+        if kind != "vjp" or not self.output_name:
+            return values
+        cotangent = arguments[self.cotangent_name]
+        cotangents = tuple(cotangent if part is self else None for part in self.outputs)
+        return [*values[: len(self.inputs)], cotangents]
 
     def filled(self, kind: str, point: Point) -> Arrays:
         """Call the module's kernel at a point with float64 arrays to fill, and return these by key.
