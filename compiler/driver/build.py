@@ -207,7 +207,7 @@ def compile(
     function = require_function(function, "compile").with_kinds(kinds)
     generated = derivation_cache.generate_once(function, target)
     module = _load_from_cache(generated, generated.digest)
-    if function.expression.shape:
+    if not function.is_scalar:
         module.make_second = partial(_compile_second, function, target, generated.digest)
     return module
 
