@@ -195,14 +195,40 @@ def test_out_with_other_batch_axes_is_refused(layer):
         call(layer, "value", arrays, out=np.empty((20, 2)))
 
 
-def test_operators_have_one_batch_axis(layer):
-    arrays = arguments("jacobian", AXES["two"])
-    message = r"layer: the arguments have the batch axes \(4, 5\); operators take one: reshape"
-    with pytest.raises(ValueError, match=message):
-        call(layer, "jacobian_operator", arrays)
-    stretched = arguments("jacobian", AXES["one"])
-    operator = call(layer, "jacobian_operator", stretched).x
-    np.testing.assert_allclose(operator.todense(), call(layer, "jacobian", stretched).x, atol=1e-14)
+@pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
+def test_operators_have_the_batch_axes(layer, axes):
+    """By an input with batch axes, and by one that the samples share."""
+    arrays = arguments("vjp", axes)
+    cotangent = arrays.pop("cotangent")
+    operators, jacobians = call(layer, "jacobian_operator", arrays), call(layer, "jacobian", arrays)
+    values = call(layer, "value", arrays)
+    cotangent = np.broadcast_to(cotangent, np.shape(values))
+    cotangents = call(layer, "vjp", {**arrays, "cotangent": cotangent})
+    for operator, jacobian, by_input in zip(operators, jacobians, cotangents, strict=True):
+        assert operator.output_shape == cotangent.shape
+        assert operator.input_shape == operator.T.output_shape == np.shape(by_input)
+        close = {"rtol": 1e-12, "atol": 1e-12}
+        np.testing.assert_allclose(operator.todense(), jacobian, **close)
+        np.testing.assert_allclose(operator.T @ cotangent, by_input, **close)
+        tangent = np.ones(operator.input_shape)
+        flat = (operator @ tangent.reshape(-1)).reshape(operator.output_shape)
+        np.testing.assert_allclose(operator @ tangent, flat, **close)
+        assert operator.tosparse().shape == operator.shape
+    assert operators.y.T.todense().shape == (*cotangent.shape, 2)
+    diagonal = np.broadcast_to(np.diagonal(jacobians.y, axis1=-2, axis2=-1), cotangent.shape)
+    np.testing.assert_allclose(operators.y.diagonal(), diagonal, rtol=1e-12)
+    if cotangent.size:
+        solution = operators.y.solve(cotangent)
+        np.testing.assert_allclose(operators.y @ solution, cotangent, rtol=1e-9)
+
+
+def test_hessian_operators_have_the_batch_axes(loss):
+    points = np.random.default_rng(4).normal(size=(2, 4, 3))
+    hessian = loss.hessian_operator(points, WEIGHTS).x.x
+    dense = loss.hessian(points, WEIGHTS).x.x
+    np.testing.assert_allclose(hessian.todense(), dense, atol=1e-14)
+    product = np.einsum("bhij,bhj->bhi", dense, points)
+    np.testing.assert_allclose(hessian @ points, product, atol=1e-14)
 
 
 def test_axes_that_are_taken_for_sizes_exceed_no_memory():

@@ -142,15 +142,6 @@ def _core(shape, lengths):
     return shape[1:], lengths[max(0, len(lengths) - len(shape) + 1) :]
 
 
-def _require_one_batch_axis(function, axes):
-    """Raise ValueError unless there is one batch axis."""
-    if len(axes) != 1:
-        raise ValueError(
-            f"{function}: the arguments have the batch axes {_shape_text(axes)}; operators take "
-            "one: reshape these axes to one"
-        )
-
-
 def _cotangents(function, expected, inputs, cotangent):
     """Split the cotangents of several outputs, with zeros for None. Raises TypeError for what is no
     tuple, ValueError for a tuple with other parts."""

@@ -54,7 +54,7 @@ class _Operator:
     def __init__(self, name, structure, shapes, batched, projected, terms, parts, masks, dtype):
         self.name = name
         self.structure = structure
-        self.output_shape, self.input_shape = shapes
+        self._output_shape, self._input_shape = self.output_shape, self.input_shape = shapes
         self.shape = (math.prod(self.output_shape), math.prod(self.input_shape))
         self.dtype = np.dtype(dtype)
         super().__init__(self.dtype, self.shape)  # type: ignore[call-arg]  # LinearOperator's
@@ -71,6 +71,12 @@ class _Operator:
         # routes are closures, which cannot be pickled; the next product makes new ones
         return _Operator.__new__, (_Operator,), {**state, "_routes": {}}
 
+    def split_batch(self, axes):
+        """Give the arrays of the operator these batch axes in place of the one of its terms."""
+        self.output_shape = (*axes, *self._output_shape[1:])
+        if self._batched:
+            self.input_shape = (*axes, *self._input_shape[1:])
+
     def __repr__(self):
         rows, columns = self.shape
         return f"<{self.name}: {rows} x {columns}, {self.structure}>"
@@ -85,6 +91,8 @@ class _Operator:
             transpose = copy.copy(self)
             transpose.name = f"{self.name}, transposed"
             transpose.output_shape, transpose.input_shape = self.input_shape, self.output_shape
+            shapes = self._input_shape, self._output_shape
+            transpose._output_shape, transpose._input_shape = shapes
             transpose.shape = self.shape[::-1]
             transpose._terms = tuple(
                 term._replace(outputs=term.inputs, inputs=term.outputs) for term in self._terms
@@ -144,9 +152,12 @@ class _Operator:
     _matvec, _rmatvec, _matmat, _rmatmat = matvec, rmatvec, matmat, rmatmat
 
     def todense(self):
-        """The array of shape (*output, *input); for a batch (samples, *output, *input) of each
+        """The array of shape (*output, *input); for a batch (*batch, *output, *input) of each
         sample by itself."""
-        return self._blocks(((0, 0),) if self._batched else ())
+        if not self._batched:
+            return self._blocks(()).reshape(self.output_shape + self.input_shape)
+        blocks = self._blocks(((0, 0),))
+        return blocks.reshape((*self.output_shape, *self._input_shape[1:]))
 
     def tosparse(self):
         """The matrix as a SciPy sparse array (CSR) without the entries that are structurally
@@ -170,9 +181,9 @@ class _Operator:
         diagonal = np.zeros(self.shape[0], self.dtype)
         for term, output, input_ in self._patterns():
             has_labels = all(isinstance(place, int) for place in output + input_)
-            if has_labels and self.output_shape == self.input_shape:
+            if has_labels and self._output_shape == self._input_shape:
                 term = term.with_equal(output, input_)
-                index_map = _IndexMap(term.outputs[0], _strides(self.output_shape, 0))
+                index_map = _IndexMap(term.outputs[0], _strides(self._output_shape, 0))
                 write = _writer(index_map, index_map.labels, dict(enumerate(term.sizes)))
                 write(diagonal, self._values(term, index_map.labels))
             else:
@@ -240,8 +251,8 @@ class _Operator:
         returns `out`; a new array if `out` is None."""
         lengths = {**dict(enumerate(term.sizes)), _COLUMN: columns}
         column = [_COLUMN] if columns else []
-        output_strides = _strides(self.output_shape, columns)
-        input_strides = _strides(self.input_shape, columns)
+        output_strides = _strides(self._output_shape, columns)
+        input_strides = _strides(self._input_shape, columns)
         output_maps = [_IndexMap(pattern, output_strides) for pattern in term.outputs]
         input_maps = [_IndexMap(pattern, input_strides) for pattern in term.inputs]
         labels = [*input_maps[0].labels, *column]
@@ -321,8 +332,8 @@ class _Operator:
     def _entries(self, term, output, input_):
         """Rows, columns and values of the entries of a term within its masks."""
         sizes = term.sizes
-        rows = _IndexMap(output, _strides(self.output_shape, 0))
-        columns = _IndexMap(input_, _strides(self.input_shape, 0))
+        rows = _IndexMap(output, _strides(self._output_shape, 0))
+        columns = _IndexMap(input_, _strides(self._input_shape, 0))
         labels = list(dict.fromkeys((*rows.labels, *columns.labels)))
         shape = [sizes[label] for label in labels]
         mask = np.ones([1] * len(labels), bool)
@@ -341,13 +352,13 @@ class _Operator:
         rows, columns = self._unshared_axes(shared_axes)
         output_axes = [*(axis for axis, _ in shared_axes), *rows]
         axes = [("out", axis) for axis in output_axes] + [("in", axis) for axis in columns]
-        shapes = {"out": self.output_shape, "in": self.input_shape}
+        shapes = {"out": self._output_shape, "in": self._input_shape}
         shape = [shapes[side][axis] for side, axis in axes]
         dense = np.zeros(shape, self.dtype)
         strides = dict(zip(axes, _strides(shape, 0), strict=True))
-        output_strides = [strides["out", axis] for axis in range(len(self.output_shape))]
+        output_strides = [strides["out", axis] for axis in range(len(self._output_shape))]
         # a shared axis of the input adds nothing: the index is that of the output's
-        input_strides = [strides.get(("in", axis), 0) for axis in range(len(self.input_shape))]
+        input_strides = [strides.get(("in", axis), 0) for axis in range(len(self._input_shape))]
         for term, output, input_ in self._patterns():
             index_map = _IndexMap(output, output_strides)
             index_map.add(input_, input_strides)
@@ -359,8 +370,8 @@ class _Operator:
         """The axes of the output, and of the input, that are in no pair of `shared_axes`."""
         outputs, inputs = {axis for axis, _ in shared_axes}, {axis for _, axis in shared_axes}
         return (
-            [axis for axis in range(len(self.output_shape)) if axis not in outputs],
-            [axis for axis in range(len(self.input_shape)) if axis not in inputs],
+            [axis for axis in range(len(self._output_shape)) if axis not in outputs],
+            [axis for axis in range(len(self._input_shape)) if axis not in inputs],
         )
 
 

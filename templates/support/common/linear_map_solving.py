@@ -20,8 +20,8 @@ def _solution(operator, array, side_count):
     """Solve with a vector (side_count 0) or a matrix of `side_count` right-hand sides."""
     shared = _shared_axes(operator)
     rows, columns = operator._unshared_axes(shared)
-    stack = tuple(operator.output_shape[axis] for axis, _ in shared)
-    right = array.reshape(*operator.output_shape, -1)
+    stack = tuple(operator._output_shape[axis] for axis, _ in shared)
+    right = array.reshape(*operator._output_shape, -1)
     right = right.transpose([*(axis for axis, _ in shared), *rows, right.ndim - 1])
     if not rows:
         weights = operator._blocks(shared).reshape(stack)  # all further axes have length 1
@@ -38,7 +38,7 @@ def _solution(operator, array, side_count):
             blocks = operator._blocks(shared).reshape(*stack, size, -1)
             solution = np.linalg.solve(blocks, right.reshape(*stack, size, -1))
     axes = [*(axis for _, axis in shared), *columns]
-    solution = solution.reshape(*(operator.input_shape[axis] for axis in axes), -1)
+    solution = solution.reshape(*(operator._input_shape[axis] for axis in axes), -1)
     solution = solution.transpose([*np.argsort(axes), len(axes)])
     return np.ascontiguousarray(solution).reshape((-1, side_count) if side_count else -1)
 
@@ -126,8 +126,8 @@ def _solve_sylvester(operator, shared, rows, columns, right):
 def _solve_low_rank_update(operator, shared, rows, columns, right):
     """The solution for diag(d) + U W of low rank, by Woodbury's formula; None for another
     operator."""
-    stack = tuple(operator.output_shape[axis] for axis, _ in shared)
-    shape = tuple(operator.output_shape[axis] for axis in rows)
+    stack = tuple(operator._output_shape[axis] for axis, _ in shared)
+    shape = tuple(operator._output_shape[axis] for axis in rows)
     diagonals, low_rank_terms, pairing = [], [], None
     for term in operator._terms:
         if not _are_simple([term], 1):

@@ -19,7 +19,6 @@ from ..common.arguments import (
     _ndarray,
     _raise_shape_error,
     _real,
-    _require_one_batch_axis,
 )
 from ..common.function_parts import _Parts, define_function
 from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES
@@ -44,7 +43,6 @@ _FUNCTION_NAMES = {
     "_ndarray": _ndarray,
     "_real": _real,
     "_raise_shape_error": _raise_shape_error,
-    "_require_one_batch_axis": _require_one_batch_axis,
     "_remember": remember,
 }
 """Names that the texts of public functions refer to. All begin with an underscore, unlike those of
@@ -215,16 +213,19 @@ class Module(_Module):
         sizes_read = build.__code__.co_varnames[2 : build.__code__.co_argcount]
         passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
-        call = ["_require_one_batch_axis(_owner, _axes)"] if self.has_batch else []
+        call: list = []
         if kernel is not None:
             call_plan = self._call_plan(kernel, texts)
             self.conditions[name] = self._conditions(kernel)
-            call, scope = [*call, *call_plan.call], scope | call_plan.scope
+            call, scope = call_plan.call, scope | call_plan.scope
+        operators = tuple_text(texts.returned.variables)
+        split = [f"    for _operator in {operators}:", "        _operator.split_batch(_axes)"]
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
             *indented(texts.coercion_lines(self.requirements)),
             *indented([*texts.allocation_lines(), *call]),
-            f"    {tuple_text(texts.returned.variables)} = _made({', '.join(passed)})",
+            f"    {operators} = _made({', '.join(passed)})",
+            *(split if self.has_batch else []),
             f"    return {texts.returned.delivered}",
         ]
         return define_function(self, name, lines, texts, scope)
