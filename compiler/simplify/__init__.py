@@ -138,8 +138,8 @@ class _Simplifier:
         return False
 
     def _distributable(self, product: Product) -> int | None:
-        """Return the position of a sum to multiply out: one that is the only array, or one whose
-        deltas are thereby freed."""
+        """Return the position of a sum to multiply out: one that is the only array, one whose
+        deltas are thereby freed, or one with more axes than two and than the product."""
         sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, ir.Sum)]
         arrays = [node for node, _ in product.factors if not isinstance(node, ir.Structural)]
         for position in sums:
@@ -147,8 +147,9 @@ class _Simplifier:
             assert isinstance(node, ir.Sum)
             if len(arrays) == 1 and self.uses[node] <= 1:  # its terms cost no more
                 return position
-            frees_deltas = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
-            if self.expand and frees_deltas and len(node.terms) <= MAX_EXPANDED_TERMS:
+            is_large = node.ndim > (2 if len(arrays) == 1 else max(2, len(product.output)))
+            pays = _holds_delta(node) or is_large
+            if self.expand and pays and len(node.terms) <= MAX_EXPANDED_TERMS:
                 return position
         return None
 
@@ -241,9 +242,21 @@ def _is_split_again(node: ir.Einsum, product: Product) -> bool:
 
 
 def _holds_delta(node: ir.Sum) -> bool:
-    """Return whether a term is, or has as a factor, a structural array."""
-    factors = [f for term in node.terms if isinstance(term, ir.Einsum) for f in term.children]
-    return any(isinstance(part, ir.Structural) for part in (*node.terms, *factors))
+    """Return whether a term is, or has as a factor, a structural array that takes no entries of
+    another array. With slices multiplied out, squares of x[1:] - x[:n-1] would cancel."""
+    return any(
+        isinstance(term, ir.Structural) or (isinstance(term, ir.Einsum) and _has_delta(term))
+        for term in node.terms
+    )
+
+
+def _has_delta(node: ir.Einsum) -> bool:
+    arrays = [factor for factor in node.factors if not isinstance(factor[0], ir.Structural)]
+    taken = {*node.contracted} & {*ir.labels_of(arrays)}
+    return any(
+        isinstance(factor, ir.Structural) and taken.isdisjoint(labels)
+        for factor, labels in node.factors
+    )
 
 
 def _finished(product: Product) -> ir.Node:

@@ -212,6 +212,38 @@ def test_lengths_that_are_always_zero() -> None:
     np.testing.assert_allclose(results[0][1], changes, atol=1e-8)
 
 
+def test_lengths_of_differences_of_entries() -> None:
+    """Hessians do not multiply out x[1:] - x[:-1], whose terms would cancel, and whose square would
+    be no length."""
+    jumps = dx.norm(x[1:] - x[:-1])
+    differences = np.eye(4, k=1)[:3] - np.eye(4)[:3]
+    function = dx.function("f", [x], dx.cos(jumps))
+    result = written(function, "hessian", x=np.full(4, 0.5))
+    np.testing.assert_allclose(result, -differences.T @ differences, rtol=1e-14)
+    point = 1000 + 1e-3 * np.random.default_rng(0).normal(size=4)
+    unit = differences @ point / np.linalg.norm(differences @ point)
+    expected = differences.T @ (np.eye(3) - np.outer(unit, unit)) @ differences
+    result = written(dx.function("f", [x], jumps), "hessian", x=point)
+    expected /= np.linalg.norm(differences @ point)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-9)
+    X = dx.matrix("X", n, 2)
+    columns = dx.hypot(X[:, None, 0] - X[None, :, 0], X[:, None, 1] - X[None, :, 1])
+    rows = dx.norm(X[:, None, :] - X[None, :, :], axis=2)
+    points = np.random.default_rng(0).normal(size=(4, 2))
+    one, other = (
+        written(dx.function("f", [X], dx.sum((1 + D) * dx.exp(-D))), "hessian", X=points)
+        for D in (columns, rows)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_with_slices_lose_no_axes_late() -> None:
+    """The terms of a sum with three axes are contracted one by one."""
+    step = x[::-1] - x
+    function = dx.function("f", [x], dx.logdet(dx.eye(n) + dx.outer(step, step)))
+    assert "[i,j,k]" not in function.formula("hessian", style="index")
+
+
 def test_formulas_are_short() -> None:
     kernel = dx.function("f", [x], dx.exp(-RADIUS) * (1 + RADIUS))
     assert kernel.formula("gradient") == "−exp(−‖x‖) x"
