@@ -96,7 +96,12 @@ class Arrays(Builder):
         if isinstance(square, Map) and isinstance(square.expression, sympy.Add):
             # Absolute values are dropped, as hypot(x, y) is hypot(|x|, |y|).
             parts = [sympy.sqrt(e).replace(sympy.Abs, lambda x: x) for e in square.expression.args]
-            roots = [self._tree_of(Map(*used_slots(part, square.arguments))) for part in parts]
+            roots = [
+                self._tree_of(Map(*used_slots(part, square.arguments)))
+                if part.free_symbols
+                else convert(part)
+                for part in parts
+            ]
         elif isinstance(square, Sum):
             roots = [self._root(term) for term in square.terms]
         elif isinstance(square, Einsum) and square.contracted:

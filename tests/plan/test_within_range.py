@@ -92,6 +92,11 @@ def test_texts(name: str) -> None:
             check(*([eval(text, own) for text in formulas] for own in (single, double)), 1e-4)
 
 
+def test_a_constant_beside_a_square() -> None:
+    text = dx.function("f", [a], dx.arcsinh(a)).formula("gradient", style="numpy")
+    assert eval(text, {"np": np, "a": 1e200}) == 1e-200
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_kernels(name: str) -> None:
     function = function_of(name)
