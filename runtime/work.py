@@ -22,7 +22,7 @@ FACTORISATION_RATIO = 10
 """Cost of a factorisation, relative to a product of matrices of that size."""
 MATRIX_FUNCTION_RATIO = 200
 """Cost of SciPy's functions and equations of matrices, relative to such a product."""
-COUNTED_SIZE = 4
+COUNTED_SIZE = 16
 """Smallest of the sizes at which operations are counted; then at twice each of them in turn."""
 
 

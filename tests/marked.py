@@ -115,8 +115,8 @@ def byte_setter(address, compiled):
 
 def verified(copy: Copy, original: ModuleType) -> Report:
     """The report of the copy, at the points at which verification calls the module itself."""
-    survey = reach.choose_runs(ModuleInterface(original))
-    with mock.patch.object(reach, "survey", lambda interface: survey):
+    chosen = reach.choose_runs(ModuleInterface(original))
+    with mock.patch.object(reach, "choose_runs", lambda interface: chosen):
         return runtime.verify(copy.module)
 
 

@@ -164,8 +164,9 @@ def test_points_do_not_depend_on_the_speed_of_the_machine(square, monkeypatch):
 
 
 def test_work_grows_as_the_declaration_says():
-    y = dx.vector("y", n)
+    y, Y = dx.vector("y", n), dx.matrix("Y", 8, n)
     counts = {
+        "trace_of_product": (dx.trace(Y.T @ Y), [Y], 2),
         "elementwise": (dx.sum(dx.exp(y)), [y], 1),
         "pairs": (dx.sum(dx.exp(y[:, None] * y[None, :])), [y], 2),
         "product": (X @ X, [X], 3),
