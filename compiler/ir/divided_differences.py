@@ -25,17 +25,17 @@ TAYLOR_TERMS = 8
 ROUNDING = sympy.Float("2e-16")
 """Unit roundoff of float64, rounded up."""
 
-KINKED = (
+JUMPING = (
     sympy.Piecewise,
-    sympy.Max,
-    sympy.Min,
     sympy.floor,
     sympy.ceiling,
     sympy.Heaviside,
-    scalar_functions.relu,
     scalar_functions.step,
 )
-"""Functions without divided differences of every order: they jump or have kinks."""
+"""Functions without divided differences, as they may jump."""
+
+KINKED = (sympy.Abs, sympy.Max, sympy.Min, scalar_functions.relu)
+"""Functions with kinks that are differences of absolute values."""
 
 
 class HasDifferences(scalar_functions.ScalarFunction):
@@ -164,8 +164,8 @@ def _at_neighbours(
 @cache
 def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
     """Return f[variable, other] of an expression f of `variable`. Raises UnsupportedError for
-    functions with steps or kinks, the absolute value excepted, and of several arguments that
-    vary."""
+    functions that may jump, nested kinks, and other functions of several arguments that vary
+    than `max` and `min`."""
     at_other = expression.xreplace({variable: other})
     if expression == variable:
         return sympy.S.One
@@ -184,10 +184,15 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
         return expression.difference(variable, other)
     if isinstance(expression, Differences):
         return _by_single_points(expression, variable, other)
-    if isinstance(expression, sympy.Abs):
-        part = expression.args[0]  # |x| - |y| = (x² - y²) / (|x| + |y|)
-        total = part + part.xreplace({variable: other})
-        return inner(part) * total / (expression + at_other)
+    if isinstance(expression, sympy.Abs | scalar_functions.relu):
+        part = expression.args[0]
+        part_at_other = part.xreplace({variable: other})
+        is_relu = isinstance(expression, scalar_functions.relu)
+        total = expression + at_other if is_relu else part + part_at_other
+        # |x| - |y| = (x - y) (x + y) / (|x| + |y|), and relu likewise
+        return inner(part) * total / (sympy.Abs(part) + sympy.Abs(part_at_other))
+    if isinstance(expression, sympy.Max | sympy.Min):
+        return inner(_by_absolute_values(expression))
     if isinstance(expression, sympy.sign):
         part = expression.args[0]
         return inner(part / sympy.Abs(part))
@@ -205,11 +210,32 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
     return _by_chain(expression, variable, other)
 
 
+def _by_absolute_values(expression: sympy.Max | sympy.Min) -> sympy.Expr:
+    """Write max(x, y) = (x + y + |x - y|) / 2, min(x, y) likewise, and clip(x, a, b) = (a + b +
+    |x - a| - |x - b|) / 2, as nested kinks have derivatives too long for `finite_parts`. Raises
+    UnsupportedError for other nested kinks."""
+    first, second = expression.args[0], expression.func(*expression.args[1:])
+    sign = 1 if isinstance(expression, sympy.Max) else -1
+    if first.is_number and isinstance(second, sympy.Max | sympy.Min):
+        bound, inside = second.args[0], second.func(*second.args[1:])
+        if bound.is_number and sign * (bound - first) >= 0 and not inside.has(*KINKED):
+            return (
+                first + bound + sign * (sympy.Abs(inside - first) - sympy.Abs(inside - bound))
+            ) / 2
+    if len(expression.args) > 2 or any(part.has(*KINKED) for part in expression.args):
+        raise UnsupportedError(f"{expression} has no divided differences")
+    return (first + second + sign * sympy.Abs(first - second)) / 2
+
+
 def _by_chain(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
     """f(g)[x, y] = f[g(x), g(y)] g[x, y]."""
     varying = [part for part in expression.args if part.has(variable)]
     constant = [part for part in expression.args if not part.has(variable)]
-    if isinstance(expression, KINKED) or len(varying) > 1 or not all(p.is_number for p in constant):
+    if (
+        isinstance(expression, JUMPING)
+        or len(varying) > 1
+        or not all(p.is_number for p in constant)
+    ):
         raise UnsupportedError(f"{expression} has no divided differences")
     parts = [VARIABLE if part in varying else part for part in expression.args]
     points = varying[0], varying[0].xreplace({variable: other})

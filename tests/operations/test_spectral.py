@@ -67,6 +67,7 @@ COMPOSED = [
     sympy.sqrt(x),
     x ** sympy.Rational(-3, 2),
     abs(x - 1) + sympy.sign(x),
+    sympy.Max(x, 1) * sympy.Min(x, sympy.exp(-x)) + sympy.Max(-1, sympy.Min(x, 1)),
     sympy.exp(-(x**2)) * sympy.sin(slot(2) * x),
     x**x,
     1 / sympy.log(2 + x),
@@ -95,7 +96,9 @@ def number(expression: sympy.Expr) -> float:
     return float(scalar_functions.evaluate(expression, []))
 
 
-@pytest.mark.parametrize("function", [sympy.Max(x, 1), sympy.floor(x), sympy.atan2(x, 1 + x)])
+@pytest.mark.parametrize(
+    "function", [sympy.Piecewise((x, x > 1), (0, True)), sympy.floor(x), sympy.atan2(x, 1 + x)]
+)
 def test_functions_without_differences(function):
     with pytest.raises(UnsupportedError, match="no divided differences"):
         difference(function, x, y)
@@ -304,6 +307,14 @@ SYMMETRIC = {
     "last": (last @ last.T, lambda w: [0, 0, 1, 1]),
     "picked": (columns_of_d[:, [1, 0]] @ columns_of_d[:, [1, 0]].T, lambda w: [1, 1, 0, 0]),
     "reflection": (columns_of_d * SIGNS @ columns_of_d.T, lambda w: SIGNS),
+    "clipped": (
+        (columns_of_d * dx.clip(lambdas, 0.5, 3.5)) @ columns_of_d.T,
+        lambda w: np.clip(w, 0.5, 3.5),
+    ),
+    "positive part": (
+        (columns_of_d * dx.relu(lambdas - 2.5)) @ columns_of_d.T,
+        lambda w: np.maximum(w - 2.5, 0),
+    ),
     "part of exp": ((first * dx.exp(lambdas[:2])) @ first.T, lambda w: [*np.exp(w[:2]), 0, 0]),
 }
 
