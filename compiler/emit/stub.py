@@ -50,6 +50,7 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             on_host=on_host,
             public=literal(sorted(public)),
             operators=module.operator is not None,
+            declaration_type=_declaration_type(module),
             ranks=max(map(len, shapes)),
             sample_ranks=sorted({len(shape) - 1 for shape in shapes if shape[:1] == (BATCH,)}),
             row_types=[f"_{place}" for place in range(_longest_row(classes))],
@@ -57,6 +58,10 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             functions=_functions(module) if on_host else _untyped(module),
         )
     )
+
+
+def _declaration_type(module: ModuleDescription) -> str:
+    return "str" if isinstance(module.facts["DECLARATION"], str) else "dict[str, str]"
 
 
 # Named tuples
