@@ -33,6 +33,8 @@ class MatrixSteps(Workspace):
         """Terms that are added to a symmetric matrix."""
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
+        self._copies: dict[tuple[ir.Node, tuple[int, ...]], View] = {}
+        """Copies of factors, by the order of their axes; several products read them."""
         super().__init__(setting)
         self._read_below_diagonal = read_below_diagonal(self._nodes, self._uses)
 
@@ -182,14 +184,20 @@ class MatrixSteps(Workspace):
             axes = (*batch, *self._matrix_axes(node, labels, first, second))
             order = [labels.index(label) for label in axes]
         constant = isinstance(factor, ir.Constant)
-        view = self._copied(factor, order) if constant else self._place(factor, order)
+        view = self._copied_factor(factor, order) if constant else self._place(factor, order)
         matrix = as_matrix(view, labels, batch, first, node.sizes)
         right_order = matrix is not None and (position == 0 or matrix.second == second)
         if matrix is None or matrix.first != first or not right_order:
-            view = self._copied(factor, order)
+            view = self._copied_factor(factor, order)
             matrix = as_matrix(view, labels, batch, first, node.sizes)
         assert matrix is not None
         return matrix
+
+    def _copied_factor(self, factor: ir.Node, order: Sequence[int]) -> View:
+        key = factor, tuple(order)
+        if key not in self._copies:
+            self._copies[key] = self._copied(factor, order)
+        return self._copies[key]
 
     def _matrix_axes(
         self, node: ir.Einsum, labels: ir.Labels, first: ir.Labels, second: ir.Labels

@@ -193,7 +193,7 @@ def load(
 ) -> ModuleType:
     """The module with these functions, written and imported."""
     facts = {"REQUIREMENTS": requirements, "FUNCTIONS": (), "TARGET": "cpu"}
-    facts["OUTPUT"] = {"shape": (), "batched": False}
+    facts |= {"INPUTS": (), "OUTPUT": {"shape": (), "batched": False}}
     text, _ = emit(ModuleDescription(name, "A test.", facts, functions))
     path = write_files(folder, texts_of(name, text)) / f"{name}.py"
     package = package_for(path.resolve(), support_digest())
