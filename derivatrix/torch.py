@@ -22,8 +22,8 @@ def operator(
 
     It takes a tensor of float32 or float64 for each input, or a number for one of rank 0, by
     position or name, on the CPU, or on a CUDA device if `module` is for CUDA, and returns a new
-    tensor, or `out=`. A structured input is replaced by its projection on the structure, as
-    (S + Sᵀ)/2 if S is declared symmetric.
+    tensor, or `out=`; of several outputs, a named tuple of tensors. A structured input is replaced
+    by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric.
 
     It has derivatives by the inputs in `wrt`, in reverse and forward mode, and second derivatives
     if it is scalar; other inputs get no gradients. It works with torch.compile, torch.func and

@@ -122,7 +122,7 @@ class ModuleInterface:
                 key=lambda entry: order.get(entry.name, 0),
             )
         )
-        self.possible_kinds = KINDS if self.output or output_name else SCALAR_KINDS
+        self.possible_kinds = SCALAR_KINDS if self.has_gradient else KINDS
         self.kinds = tuple(kind for kind in self.possible_kinds if kind in module.FUNCTIONS)
         self.operator: str = getattr(module, "OPERATOR", "")
         self.requirements: tuple[str, ...] = getattr(module, "REQUIREMENTS", ())
@@ -150,9 +150,14 @@ class ModuleInterface:
         return (*(name for name in names if name != BATCH), *([BATCH] * batched))
 
     @property
+    def has_gradient(self) -> bool:
+        """True if the value is one number, or one for each sample."""
+        return not self.output and not self.output_name
+
+    @property
     def is_scalar(self) -> bool:
         """True if the value is one number."""
-        return not self.output and not self.batched and not self.output_name
+        return self.has_gradient and not self.batched
 
     def lead(self, sizes: Sizes) -> tuple[int, ...]:
         """The batch axis of the output: one size or none."""
@@ -179,6 +184,12 @@ class ModuleInterface:
             return entries[0].full(sizes)
         axes = tuple(size for entry in entries for size in entry.core(sizes))
         return lead + (output if kind == "jacobian" else ()) + axes
+
+    def all_results(self, kind: str) -> list[tuple[ModuleInterface, str]]:
+        """List the arrays that a function returns for all outputs, in the order of the kernel: the
+        interface of an output, and a key."""
+        interfaces = [self] if kind == "vjp" else self.outputs
+        return [(interface, key) for interface in interfaces for key in interface.keys(kind)]
 
     def has_batch(self, kind: str, key: str) -> bool:
         """Return whether one of the arrays that a function returns has batch axes: not a cotangent
@@ -236,6 +247,18 @@ class ModuleInterface:
         if kind in ("jvp", "hvp"):
             arguments |= {self.tangent_name(entry): entry for entry in self.wrt}
         return arguments
+
+    def grouped(self, kind: str, arguments: Sequence[Any]) -> list[Any]:
+        """Group arguments as the public function takes them: the cotangents of several outputs are
+        one tuple."""
+        if kind != "vjp" or not self.output_names:
+            return [*arguments]
+        count = len(self.inputs)
+        return [*arguments[:count], tuple(arguments[count:])]
+
+    def packed_value(self, arrays: Sequence[Any]) -> Any:
+        """Nest the arrays of all outputs as `value` returns them."""
+        return self.module.Value(*arrays) if self.output_names else arrays[0]
 
     def tangent_name(self, entry: Input) -> str:
         """Return the name of the argument that is the tangent of an input."""
@@ -373,10 +396,16 @@ def output_names(module: ModuleType) -> tuple[str, ...]:
     return tuple(name for name, entry in entries.items() if isinstance(entry, Mapping))
 
 
+def interface_of(module: ModuleType) -> ModuleInterface:
+    """Return the interface of a module; of several outputs that of the first, whose `outputs` has
+    all of them."""
+    require_generated(module)
+    return ModuleInterface(module, next(iter(output_names(module)), ""))
+
+
 def interfaces(module: ModuleType) -> list[ModuleInterface]:
     """Return the interface of each output of a module."""
-    require_generated(module)
-    return ModuleInterface(module, next(iter(output_names(module)), "")).outputs
+    return interface_of(module).outputs
 
 
 def attempt(function: Callable[[], Any]) -> Any:

@@ -11,14 +11,15 @@ from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.adapters.stacks import require_same
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interface_of
 
 
 def function(
     module: ModuleType, *, batched: ModuleType | None = None, native: bool = True
 ) -> JaxFunction:
-    """Make a function of JAX that returns a module's value for its inputs, by position or name. It
-    works with `jit`, `grad`, `jvp`, `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian` and `lax.scan`.
+    """Make a function of JAX that returns a module's value for its inputs, by position or name: an
+    array, or a named tuple of the arrays of several outputs. It works with `jit`, `grad`, `jvp`,
+    `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian` and `lax.scan`.
 
     Arguments are real arrays of the inputs' shapes; the result has the type that JAX gives their
     sum, float32 or float64. A structured input is replaced by its projection on the structure, as
@@ -40,7 +41,7 @@ def function(
 
 
 def _interface(module: ModuleType) -> ModuleInterface:
-    interface = ModuleInterface(module)
+    interface = interface_of(module)
     if interface.target != "cpu":
         raise UnsupportedError(
             f"{interface.name}: the module is for {interface.target}; derivatrix.jax takes modules "
@@ -82,7 +83,8 @@ class JaxFunction:
         arrays = _arrays(self._interface, arguments)
         shapes = [array.shape for array in arrays]
         sizes_of(self._interface, dict(zip(self._names, shapes, strict=True)))
-        return self._calls("value", *arrays)[0]
+        results = self._calls("value", *arrays)
+        return self._interface.packed_value(results)
 
 
 def _arrays(interface: ModuleInterface, arguments: Sequence[Any]) -> list[Any]:

@@ -38,8 +38,8 @@ class Calls:
         self.interface, self.batched, self.native = interface, batched, native
 
     def __call__(self, kind: str, *arrays: Any) -> list[Any]:
-        """Call the module's function of a kind, and return its arrays in the order of `keys`. The
-        primitive has one batch axis, into which all are merged."""
+        """Call the module's function of a kind, and return its arrays in the order of
+        `all_results`. The primitive has one batch axis, into which all are merged."""
         self.interface.require(kind)
         if kind not in self.interface.module.FUNCTIONS:
             raise UnsupportedError(
@@ -55,10 +55,10 @@ class Calls:
         ]
         results = _call.bind(*merged, calls=self, kind=kind)
         return [
-            result.reshape((*axes, *result.shape[1:]))
-            if self.interface.has_batch(kind, key)
-            else result
-            for key, result in zip(self.interface.keys(kind), results, strict=True)
+            result.reshape((*axes, *result.shape[1:])) if interface.has_batch(kind, key) else result
+            for (interface, key), result in zip(
+                self.interface.all_results(kind), results, strict=True
+            )
         ]
 
     def along_directions(
@@ -80,7 +80,7 @@ class Calls:
     @property
     def scalar(self) -> bool:
         """True if the output is a number, or one for each sample."""
-        return not self.interface.output
+        return self.interface.has_gradient
 
     def split(self, arrays: Arrays) -> tuple[list[Any], list[Any]]:
         """Split arguments into the inputs and the cotangent or tangents after them."""
@@ -107,7 +107,9 @@ class Calls:
         entries = self.interface.inputs
         shapes = {entry.name: a.shape for entry, a in zip(entries, arrays, strict=False)}
         sizes = sizes_of(self.interface, shapes)
-        return [self.interface.shape(kind, key, sizes) for key in self.interface.keys(kind)]
+        return [
+            interface.shape(kind, key, sizes) for interface, key in self.interface.all_results(kind)
+        ]
 
 
 def _merged(array: Any, axes: tuple[int, ...], rank: int) -> Any:
@@ -177,7 +179,7 @@ def _ffi_target(
 
 def _call_in_python(calls: Calls, kind: str, *arrays: Any) -> list[np.ndarray]:
     arguments = list(map(np.asarray, arrays))
-    result = getattr(calls.interface.module, kind)(*arguments)
+    result = getattr(calls.interface.module, kind)(*calls.interface.grouped(kind, arguments))
     return [np.asarray(array, arguments[0].dtype) for array in jax.tree.leaves(result)]
 
 

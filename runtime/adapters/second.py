@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from derivatrix.runtime.errors import LoadError, UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interface_of
 from derivatrix.runtime.load import LoadedModule, load
 
 
@@ -32,7 +32,7 @@ def second_of(interface: ModuleInterface) -> ModuleInterface:
     make = _loader(interface)
     if make is None:
         raise UnsupportedError(without_second(interface))
-    second = ModuleInterface(make())
+    second = interface_of(make())
     if second.primal != interface.module.DIGEST:
         raise LoadError(
             f"{second.name}: is of another build than {interface.name}; build both again, with "

@@ -23,7 +23,8 @@ def require_same(single: ModuleInterface, batched: ModuleInterface) -> None:
 
     def signature(module: ModuleInterface) -> Any:
         inputs = [(entry.name, entry.shape, entry.structure, entry.wrt) for entry in module.inputs]
-        return inputs, module.output, [entry.name for entry in module.wrt], module.target
+        outputs = [(output.output_name, output.output) for output in module.outputs]
+        return inputs, outputs, [entry.name for entry in module.wrt], module.target
 
     if single.batched or not batched.batched or signature(single) != signature(batched):
         raise DeclarationError(

@@ -20,10 +20,10 @@ from torch.library import custom_op
 from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.stacks import require_same
 from derivatrix.runtime.adapters.torch_kernel import Kernel
-from derivatrix.runtime.adapters.torch_operator import Dispatched, Operator
+from derivatrix.runtime.adapters.torch_operator import Dispatched, Operator, TupleOperator
 from derivatrix.runtime.adapters.torch_rules import Rules
 from derivatrix.runtime.errors import LoadError, UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interface_of
 from derivatrix.runtime.load import load
 
 Location = tuple[str, str, str]
@@ -39,7 +39,7 @@ class Family:
     """The operators of a module by kind, and the family of its batched module, if there is one."""
 
     def __init__(self, module: ModuleType, batched: Family | None) -> None:
-        self.interface = ModuleInterface(module)
+        self.interface = interface_of(module)
         self.batched = batched
         if batched is not None:
             require_same(self.interface, batched.interface)
@@ -56,7 +56,8 @@ class Family:
                 self._add(Dispatched(f"{name}_{kind}", kernel, parameters, self))
         parameters = [_schema_name(i, entry.name) for i, entry in enumerate(self.interface.inputs)]
         kernel = Kernel(self.interface, "value")
-        self.value = Operator(name, kernel, parameters, self)
+        operator_type = TupleOperator if self.interface.output_names else Operator
+        self.value = operator_type(name, kernel, parameters, self)
         self._add(self.value)
         self._fill = _fill_operator(f"{name}_out", kernel, parameters)
 
@@ -72,15 +73,18 @@ class Family:
         self.operators[operator.kernel.kind] = operator
         self._calls[operator.kernel.kind] = operator.overload
 
-    def fill(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor], out: Tensor) -> Tensor:
-        """Write the value to `out`. Raises UnsupportedError if a gradient would be lost."""
-        tensors = (*inputs, *named.values(), out)
+    def fill(self, inputs: Sequence[Tensor], named: Mapping[str, Tensor], out: Any) -> Any:
+        """Write the value to `out`, a tensor or a tuple with one for each output. Raises
+        UnsupportedError if a gradient would be lost."""
+        results = out if isinstance(out, tuple) else (out,)
+        tensors = (*inputs, *named.values(), *results)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise UnsupportedError(
                 f"{self.interface.name}: has no derivatives with out=, and an argument requires "
                 "them; leave out= out, or call it under torch.no_grad()"
             )
-        self._fill(*inputs, **named, out=out)
+        outputs = zip(_out_names(self.interface), results, strict=True)
+        self._fill(*inputs, **named, **dict(outputs))
         return out
 
     def reduced(self) -> tuple[Callable[..., Operator], tuple[Any, ...]]:
@@ -128,19 +132,26 @@ def _load(name: str, file: str, digest: str) -> ModuleType:
 
 
 def _schema_name(position: int, name: str) -> str:
-    is_allowed = name.isascii() and not iskeyword(name) and name != "out"
+    is_allowed = name.isascii() and not iskeyword(name) and not re.match("out(_|$)", name)
     return name if is_allowed else f"argument_{position}"
 
 
+def _out_names(interface: ModuleInterface) -> list[str]:
+    """Name the parameters of the operator that writes the value: out_mean and so on for several
+    outputs."""
+    return ["_".join(filter(None, ("out", name))) for name in interface.output_names or ("",)]
+
+
 def _fill_operator(name: str, kernel: Kernel, parameters: list[str]) -> CustomOpDef:
-    """Make the operator that writes the value to its last argument."""
-
-    def fill(*tensors: Tensor) -> None:
-        kernel.fill(tensors[-1], *tensors[:-1])
-
-    arguments = ", ".join([*(f"Tensor {parameter}" for parameter in parameters), "Tensor(a!) out"])
+    """Make the operator that writes the value to its last arguments."""
+    results = _out_names(kernel.interface)
+    arguments = [f"Tensor {parameter}" for parameter in parameters]
+    arguments += [f"Tensor(a{i}!) {result}" for i, result in enumerate(results)]
     operator = custom_op(
-        f"derivatrix::{name}", fill, mutates_args={"out"}, schema=f"({arguments}) -> ()"
+        f"derivatrix::{name}",
+        kernel.fill,
+        mutates_args=results,
+        schema=f"({', '.join(arguments)}) -> ()",
     )
     operator.register_fake(lambda *tensors: None)
     return operator

@@ -20,7 +20,8 @@ class Kernel:
     """A function of a module, of `kind` "value", "vjp", "jvp" or "hvp", for tensors.
 
     parameters: its arguments by name; sample_ranks: of those with batch axes, the
-    number of axes of a sample, by position. count: the number of tensors that it returns."""
+    number of axes of a sample, by position. count: the number of tensors that it returns.
+    is_by_output: whether the module's function returns a tuple with an array for each output."""
 
     def __init__(self, interface: ModuleInterface, kind: str) -> None:
         self.interface, self.kind = interface, kind
@@ -30,8 +31,10 @@ class Kernel:
             for position, entry in enumerate(self.parameters.values())
             if entry.batched
         }
-        self.count = len(interface.keys(kind))
+        self.count = len(interface.all_results(kind))
         self._module, self._on_device = interface.module, interface.target == "cuda"
+        self.is_by_output = kind in ("value", "jvp") and bool(interface.output_names)
+        self._takes_tuple = kind == "vjp" and bool(interface.output_names)
         self.device = "cuda" if self._on_device else "cpu"
 
     def __call__(self, *tensors: Tensor) -> Any:
@@ -39,7 +42,7 @@ class Kernel:
         result = getattr(self._module, self.kind)(*self._arrays(tensors))
         if self.count > 1:
             return tuple([_tensor(array) for array in result])
-        return _tensor(result)
+        return _tensor(result[0] if self.is_by_output else result)
 
     def broadcast(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Expand the arguments that have batch axes to the axes of all of them."""
@@ -56,10 +59,12 @@ class Kernel:
             for position, tensor in enumerate(tensors)
         )
 
-    def fill(self, out: Tensor, *tensors: Tensor) -> None:
-        """Have the module's function write its one result to `out`."""
-        destination = out.detach() if self._on_device else out.numpy()
-        getattr(self._module, self.kind)(*self._arrays(tensors), out=destination)
+    def fill(self, *tensors: Tensor) -> None:
+        """Have the module's function write its results to the last tensors."""
+        inputs, out = tensors[: -self.count], tensors[-self.count :]
+        destinations = tuple(t.detach() if self._on_device else t.numpy() for t in out)
+        destination = destinations if self.is_by_output else destinations[0]
+        getattr(self._module, self.kind)(*self._arrays(inputs), out=destination)
 
     def _arrays(self, tensors: tuple[Tensor, ...]) -> list[Any]:
         """Convert tensors to the module's arguments: arrays of the same memory, numbers for rank 0;
@@ -76,7 +81,7 @@ class Kernel:
             else:
                 array = tensor.numpy()
                 arrays.append(array if array.ndim else array[()])
-        return arrays
+        return self.interface.grouped(self.kind, arrays) if self._takes_tuple else arrays
 
     def fake(self, *tensors: Tensor) -> Any:
         """Return empty tensors of the shapes and types of a call's results.
@@ -89,9 +94,9 @@ class Kernel:
         axes = batch_axes(self.interface, self.parameters, shapes)
         dtype = getattr(torch, float_type(tensors))
         results = []
-        for key in self.interface.keys(self.kind):
-            shape = self.interface.shape(self.kind, key, sizes)
-            if self.interface.has_batch(self.kind, key):
+        for interface, key in self.interface.all_results(self.kind):
+            shape = interface.shape(self.kind, key, sizes)
+            if interface.has_batch(self.kind, key):
                 shape = (*axes, *shape[1:])
             results.append(tensors[0].new_empty(shape, dtype=dtype))
         return results[0] if self.count == 1 else tuple(results)

@@ -89,6 +89,17 @@ class Operator(Dispatched, CustomOpDef):
         return self.family.reduced()
 
 
+class TupleOperator(Operator):
+    """The value of a generated module with several outputs: a named tuple of tensors."""
+
+    def __call__(self, /, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        result = super().__call__(*inputs, out=out, **named)
+        if out is not None:
+            return out
+        tensors = result if self.kernel.count > 1 else (result,)
+        return self.kernel.interface.module.Value(*tensors)
+
+
 def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[..., Any]:
     """Make the function that the dispatcher calls for tensors that may need derivatives."""
     backward_rule, forward_rule = rules.backward(kernel.kind), rules.forward(kernel.kind)
@@ -102,7 +113,8 @@ def differentiable(overload: Any, kernel: Kernel, rules: Rules) -> Callable[...,
         @staticmethod
         def forward(ctx: Any, duals: Tensors, *tensors: Tensor) -> Any:
             ctx.save_for_backward(*duals)
-            ctx.set_materialize_grads(False)
+            # `vjp` takes a cotangent of each output: PyTorch makes zeros of None
+            ctx.set_materialize_grads(kernel.is_by_output)
             if not torch._C._are_functorch_transforms_active():
                 with torch._C._AutoDispatchBelowAutograd():
                     return overload(*tensors)

@@ -22,9 +22,9 @@ Forward = Callable[[Tensors, Tangents], Tensors]
 
 
 class Rules:
-    """The rules of a module's functions. Arguments of a function are the inputs, then a cotangent,
-    or directions in the order of `wrt`. calls: the functions for tensors by kind, which have
-    derivatives themselves. second: the rules of the module with second derivatives of an
+    """The rules of a module's functions. Arguments of a function are the inputs, then a cotangent
+    of each output, or directions in the order of `wrt`. calls: the functions for tensors by kind,
+    which have derivatives themselves. second: the rules of the module with second derivatives of an
     array-valued function, which is loaded when they are needed.
 
     `vjp` and `jvp` of that module are linear in the directions among their inputs, too, and
@@ -44,7 +44,7 @@ class Rules:
         # of the inputs by which `vjp` and `jvp` have derivatives
         self._curved_positions = directions or self._wrt_positions
         self._has_second = bool(directions) or (
-            has_second(interface) if interface.output else "hvp" in interface.kinds
+            "hvp" in interface.kinds if interface.has_gradient else has_second(interface)
         )
         # a Hessian's product then has a batch axis that its direction lacks: no symmetric map
         self._shared = interface.batched and not all(entry.batched for entry in interface.wrt)
@@ -70,7 +70,7 @@ class Rules:
             return 0, ""
         if self._has_second:
             return (self._point_count if self._interface.directions else 0), f"{name}: {third}"
-        if self._interface.output:
+        if not self._interface.has_gradient:
             return self._count, without_second(self._interface)
         return self._count, (
             f"{name}: this module was built without hvp; add it to kinds= and build it again"
@@ -81,7 +81,7 @@ class Rules:
     ) -> Tangents:
         if not _needs(needs_grad, self._wrt_positions):
             return [None] * self._count
-        derivatives = self._call("vjp", *inputs, cotangents[0])
+        derivatives = self._call("vjp", *inputs, *cotangents)
         return self._by_input(derivatives, self._wrt_positions)
 
     def _value_forward(self, inputs: Tensors, tangents: Tangents) -> Tensors:
@@ -90,32 +90,33 @@ class Rules:
     def _vjp_backward(
         self, arguments: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
     ) -> Tangents:
-        inputs, cotangent = arguments[:-1], arguments[-1]
+        inputs, primal_cotangents = self._split(arguments)
         directions = self._with_zeros(inputs, cotangents)
-        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, cotangent)
-        by_cotangent = self._call("jvp", *inputs, *directions) if needs_grad[-1] else (None,)
-        return [*by_inputs, *by_cotangent]
+        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, primal_cotangents)
+        by_cotangents: Tangents = [None] * len(primal_cotangents)
+        if any(needs_grad[self._count :]):
+            by_cotangents = self._call("jvp", *inputs, *directions)
+        return [*by_inputs, *by_cotangents]
 
     def _vjp_forward(self, arguments: Tensors, tangents: Tangents) -> Tensors:
-        inputs, cotangent = arguments[:-1], arguments[-1]
-        input_tangents, cotangent_tangent = tangents[:-1], tangents[-1]
+        inputs, cotangents = self._split(arguments)
+        input_tangents, cotangent_tangents = self._split(tangents)
         terms = []
-        if cotangent_tangent is not None:
-            terms.append(self._call("vjp", *inputs, cotangent_tangent))
+        if _has_tensor(cotangent_tangents):
+            terms.append(self._call("vjp", *inputs, *_filled(cotangents, cotangent_tangents)))
         if _has_tensor(input_tangents):
             directions = self._curved_tangents(inputs, input_tangents)
-            terms.append(self._second_vjp(inputs, directions, cotangent))
+            terms.append(self._second_vjp(inputs, directions, cotangents))
         return _sum(terms)
 
     def _jvp_backward(
         self, arguments: Tensors, needs_grad: NeedsGrad, cotangents: Tangents
     ) -> Tangents:
         inputs, directions = self._split(arguments)
-        (cotangent,) = cotangents
-        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, cotangent)
+        by_inputs = self._jvp_gradient(inputs, needs_grad, directions, cotangents)
         by_directions: Tangents = [None] * len(directions)
         if any(needs_grad[self._count :]):
-            by_directions = self._call("vjp", *inputs, cotangent)
+            by_directions = self._call("vjp", *inputs, *cotangents)
         return [*by_inputs, *by_directions]
 
     def _jvp_forward(self, arguments: Tensors, tangents: Tangents) -> Tensors:
@@ -162,28 +163,28 @@ class Rules:
         return by_input
 
     def _jvp_gradient(
-        self, inputs: Tensors, needs_grad: NeedsGrad, directions: Sequence[Tensor], cotangent: Any
+        self, inputs: Tensors, needs_grad: NeedsGrad, directions: Sequence[Tensor], cotangents: Any
     ) -> Tangents:
-        """Differentiate <cotangent, JVP along directions> by each input; None where no gradient is
+        """Differentiate <cotangents, JVP along directions> by each input; None where no gradient is
         needed, and where `missing` refuses it."""
         positions = self._curved_positions
         if not self._has_second or not _needs(needs_grad, positions):
             return [None] * self._count
-        return self._by_input(self._second_vjp(inputs, directions, cotangent), positions)
+        return self._by_input(self._second_vjp(inputs, directions, cotangents), positions)
 
     def _second_vjp(
-        self, inputs: Tensors, directions: Sequence[Tensor], cotangent: Tensor
+        self, inputs: Tensors, directions: Sequence[Tensor], cotangents: Sequence[Tensor]
     ) -> Tensors:
-        """Differentiate <cotangent, JVP along directions> by the inputs in wrt."""
-        if self._interface.output:
-            return self._call_second("vjp", inputs, directions, [cotangent])
-        return tuple(weighted(self._interface, self._hvp(inputs, directions), cotangent))
+        """Differentiate <cotangents, JVP along directions> by the inputs in wrt."""
+        if not self._interface.has_gradient:
+            return self._call_second("vjp", inputs, directions, cotangents)
+        return tuple(weighted(self._interface, self._hvp(inputs, directions), *cotangents))
 
     def _second_jvp(
         self, inputs: Tensors, tangents: Sequence[Tensor], directions: Sequence[Tensor]
     ) -> Tensors:
         """Differentiate the JVP along directions, along tangents of the inputs in wrt."""
-        if self._interface.output:
+        if not self._interface.has_gradient:
             return self._call_second("jvp", inputs, tangents, directions)
         return (along(self._interface, self._hvp(inputs, directions), tangents),)
 
@@ -224,14 +225,19 @@ class Rules:
 
     def _with_zeros(self, inputs: Tensors, tangents: Tangents) -> list[Tensor]:
         """Replace None by zeros in tangents of the inputs in wrt."""
-        return [
-            torch.zeros_like(inputs[position]) if tangent is None else tangent
-            for position, tangent in zip(self._wrt_positions, tangents, strict=True)
-        ]
+        return _filled([inputs[position] for position in self._wrt_positions], tangents)
 
 
 def _needs(needs_grad: NeedsGrad, positions: Sequence[int]) -> bool:
     return any(needs_grad[position] for position in positions)
+
+
+def _filled(tensors: Sequence[Tensor], tangents: Tangents) -> list[Tensor]:
+    """Replace None by zeros in tangents of tensors."""
+    return [
+        torch.zeros_like(tensor) if tangent is None else tangent
+        for tensor, tangent in zip(tensors, tangents, strict=True)
+    ]
 
 
 def _has_tensor(tensors: Tangents) -> bool:

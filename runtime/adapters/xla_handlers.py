@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from numba import cfunc, from_dtype, types
 
+from derivatrix.runtime.interface import interface_of
 from derivatrix.templates.support.internals.functions import address_of
 from derivatrix.templates.support.internals.verification import called_with_buffers, word_at
 
@@ -117,7 +118,8 @@ def _python_handler(
             return 0
         message = f"{module.__name__}: {kind} failed"
         try:
-            getattr(module, kind)(*_arguments(words, real, ranks))
+            arguments = _arguments(words, real, ranks)
+            getattr(module, kind)(*interface_of(module).grouped(kind, arguments))
         except Exception as error:  # XLA, the caller, would ignore it
             message = f"{type(error).__name__}: {error}"
         return _create_error(words[FRAME_API], message)

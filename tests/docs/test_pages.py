@@ -24,6 +24,7 @@ PAGES = (
     "docs/how-to/composing.md",
     "docs/how-to/equations.md",
     "docs/how-to/loops.md",
+    "docs/how-to/outputs.md",
     "docs/how-to/packages.md",
     "docs/how-to/wrong-gradients.md",
 )
