@@ -44,6 +44,8 @@ def _require_plain(function, name, value):
 def _number_array(function, name, value):
     """Convert what NumPy takes, or what has only DLPack's methods, to an array of real numbers in
     the memory of the CPU. Raises TypeError or ValueError."""
+    if type(value) is _ndarray and value.dtype.kind == "f":
+        return value
     _require_plain(function, name, value)
     try:
         by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
@@ -86,14 +88,23 @@ def _coerce(function, expected, values):
     axes = _batch_axes(function, expected, [array.shape for array in arrays])
     dtypes = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
     real = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
+    samples = math.prod(axes)
     merged = [
-        _with_one_batch_axis(array, shape, axes)
+        _with_one_batch_axis(array, axes, samples, len(shape) - 1)
+        if shape[:1] == (BATCH_AXES,)
+        else array
         for array, (_, shape) in zip(arrays, shapes, strict=True)
     ]
-    return axes, [
-        np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
-        for array in merged
-    ]
+    return axes, [_kernel_argument(array, real) for array in merged]
+
+
+def _kernel_argument(array, real):
+    """Convert an array to one that kernels take, or to a number for rank 0."""
+    if array.ndim == 0:
+        return real.type(array)
+    if array.dtype is real and array.flags.carray:  # np.require takes several times as long
+        return array
+    return np.require(array, real, ["C", "A", "W", "E"])
 
 
 def _batch_axes(function, expected, actual_shapes):
@@ -101,15 +112,17 @@ def _batch_axes(function, expected, actual_shapes):
     a wrong rank."""
     shapes, _, _ = expected
     axes: tuple = ()
-    for (name, shape), actual in zip(shapes, actual_shapes, strict=True):
-        core, lengths = _core(shape, actual)
-        if len(lengths) != len(core):
-            arrays = [np.broadcast_to(0.0, lengths) for lengths in actual_shapes]
-            _raise_shape_error(function, expected, arrays)
-        argument_axes = actual[: len(actual) - len(core)]
+    for (name, shape), lengths in zip(shapes, actual_shapes, strict=True):
+        has_batch = shape[:1] == (BATCH_AXES,)
+        count = len(lengths) - len(shape) + has_batch
+        if count < 0 or (count > 0 and not has_batch):
+            _raise_shape_error(function, expected, list(map(_of_shape, actual_shapes)))
+        argument_axes = lengths[:count]
+        if not axes or argument_axes in ((), axes):
+            axes = axes or argument_axes
+            continue
         try:
-            if argument_axes not in ((), axes):
-                axes = np.broadcast_shapes(axes, argument_axes)
+            axes = np.broadcast_shapes(axes, argument_axes)
         except ValueError as error:
             raise ValueError(
                 f"{function}: argument {name} has the batch axes {_shape_text(argument_axes)}; "
@@ -119,20 +132,18 @@ def _batch_axes(function, expected, actual_shapes):
     return axes
 
 
-def _broadcast_shape(shape, lengths, axes):
-    """The shape of an argument with all batch axes."""
-    return (*axes, *_core(shape, lengths)[1]) if shape[:1] == (BATCH_AXES,) else lengths
+def _of_shape(shape):
+    """An array of a shape, without memory."""
+    return np.broadcast_to(0.0, shape)
 
 
-def _with_one_batch_axis(array, shape, axes):
-    """Merge the batch axes of an argument into one: a view if it is contiguous and has them all."""
-    if shape[:1] != (BATCH_AXES,):
-        return array
-    full_shape = _broadcast_shape(shape, array.shape, axes)
-    if array.size != math.prod(full_shape):
-        array = np.broadcast_to(array, full_shape)
-    merged_shape = (math.prod(axes), *full_shape[len(axes) :])
-    return array if array.shape == merged_shape else array.reshape(merged_shape)
+def _with_one_batch_axis(array, axes, samples, rank):
+    """Merge the batch axes of an argument, which broadcast to `axes`, into one of `samples`: a view
+    if it is contiguous and has them all. rank: the number of axes of a sample."""
+    core = array.shape[array.ndim - rank :]
+    if array.size != samples * math.prod(core):
+        array = np.broadcast_to(array, axes + core)
+    return array.reshape((samples, *core))
 
 
 def _core(shape, lengths):

@@ -17,15 +17,16 @@ from ..common.arguments import (
     _FLOAT32,
     _FLOAT64,
     _batch_axes,
-    _broadcast_shape,
     _describe,
     _number_array,
+    _of_shape,
     _out_arrays,
     _raise_shape_error,
     _require_destination,
     _shape_text,
     _with_one_batch_axis,
 )
+from ..common.signature import BATCH_AXES
 from ..internals.launches import address
 from .base import SIMULATED, _cupy, _Run, device_number
 
@@ -218,19 +219,20 @@ class _Call(_Run):
     def _argument(self, name, array, shape, axes, value, library):
         if not shape:
             return self.dtype.type(self.to_host(array) if library else array)
+        is_batched, samples, rank = shape[0] == BATCH_AXES, math.prod(axes), len(shape) - 1
         if not library:
-            return self.to_device(_with_one_batch_axis(array, shape, axes), self.dtype)
-        full_shape = _broadcast_shape(shape, array.shape, axes)
-        if array.size != math.prod(full_shape):
-            array = _through_cupy(self.function, name, value).broadcast_to(array, full_shape)
+            merged = _with_one_batch_axis(array, axes, samples, rank) if is_batched else array
+            return self.to_device(merged, self.dtype)
+        core = array.shape[len(array.shape) - rank :]
+        if is_batched and array.size != samples * math.prod(core):
+            array = _through_cupy(self.function, name, value).broadcast_to(array, axes + core)
         if array.dtype != self.dtype or not array.flags["C_CONTIGUOUS"]:
             array = _through_cupy(self.function, name, value).ascontiguousarray(array, self.dtype)
-        return _with_one_batch_axis(array, shape, axes)
+        return array.reshape((samples, *core)) if is_batched else array
 
     def refuse(self):
         """Raise ValueError for the shapes of the arguments."""
-        arrays = [np.broadcast_to(0.0, shape) for shape in self.shapes]
-        _raise_shape_error(self.function, self.expected, arrays)
+        _raise_shape_error(self.function, self.expected, list(map(_of_shape, self.shapes)))
 
     def results(self, out, shapes):
         """Arrays on the device for results of these shapes; one entry for rank 0."""
