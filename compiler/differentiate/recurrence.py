@@ -48,7 +48,7 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
-from derivatrix.compiler.ir.structure import DECLARED_FACTS
+from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import ShapeError
@@ -73,6 +73,8 @@ def run_recurrence(
     following: the carries after a step, expressions of the placeholders. length: T.
     injections: the slices that are added to a carry, if the step is linear in both. names: of
     placeholders in formulas, if other than their own.
+
+    A matrix has the structure that its start has and that each step is known to keep.
     """
     added, names = [*(injections or {})], names or {}
     used = {*leaves(following), *added}
@@ -82,19 +84,29 @@ def run_recurrence(
     ordered = {leaf: slices[leaf] for leaf in (*added, *slices)}
     parameters = {leaf: array for leaf, array in parameters.items() if leaf in used}
     parameters |= _size_parameters(following, [*carries, *ordered, *parameters])
-    renamed: dict[Node, Leaf] = {}
-
-    def bound(letter: str, placeholders: Placeholders) -> tuple[Leaf, ...]:
-        for position, leaf in enumerate(placeholders):
-            name = f"{letter}{position}"
-            renamed[leaf] = Leaf(name, leaf.shape, leaf.structure, "placeholder")
-        return tuple(renamed[leaf] for leaf in placeholders)
-
+    structures = {
+        leaf: _structure(array.node, leaf)
+        for leaf, array in (*carries.items(), *ordered.items(), *parameters.items())
+    }
+    while True:
+        renamed: dict[Node, Leaf] = {
+            leaf: Leaf(f"{letter}{position}", leaf.shape, structures[leaf], "placeholder")
+            for letter, placeholders in (("c", carries), ("x", ordered), ("p", parameters))
+            for position, leaf in enumerate(placeholders)
+        }
+        nodes = simplify(substitute(following, renamed))
+        kept = {
+            carry: _kept(structures[carry], node)
+            for carry, node in zip(carries, nodes, strict=True)
+        }
+        if structures == structures | kept:
+            break
+        structures |= kept
     loop = Loop(
-        carries=bound("c", carries),
-        slices=bound("x", ordered),
-        parameters=bound("p", parameters),
-        following=tuple(simplify(substitute(following, renamed))),
+        carries=tuple(renamed[leaf] for leaf in carries),
+        slices=tuple(renamed[leaf] for leaf in ordered),
+        parameters=tuple(renamed[leaf] for leaf in parameters),
+        following=tuple(nodes),
         length=length,
         injections=None
         if injections is None
@@ -126,6 +138,7 @@ def recurrence(loop: Loop, names: tuple[str, ...]) -> Operation:
         unicode=rules.formulas("unicode"),
         latex=rules.formulas("latex"),
         loop=loop,
+        letters=tuple(rules.names[leaf] for leaf in loop.carries),
         domain=("",) * len(loop.operands),
     )
     object.__setattr__(operation, "maker", (_remade, (*loop.fields, names)))
@@ -205,6 +218,29 @@ def _zero_if_linear_in_zeros(node: Apply) -> Node | None:
     assert loop is not None and loop.injections is not None
     terms = node.arguments[: len(loop.carries) + len(loop.injections)]
     return zeros(node.shape) if all(is_zero(term) for term, _ in terms) else None
+
+
+STRUCTURES = ("spd", "symmetric", "lower", "upper")
+"""Structures that steps of loops may keep, the strongest first."""
+
+
+def _structure(node: Node, leaf: Leaf) -> str:
+    """Return the structure of the matrices that a placeholder stands for."""
+    if leaf.ndim < 2 or leaf.structure != "general":
+        return leaf.structure
+    return next((name for name in STRUCTURES if _has(node, name)), "general")
+
+
+def _kept(structure: str, node: Node) -> str:
+    """Return the structure that a carry still has after a step, `node`, if it had one before."""
+    weaker = STRUCTURES[STRUCTURES.index(structure) :] if structure in STRUCTURES else ()
+    names = (name for name in weaker if DECLARED_FACTS[name] <= DECLARED_FACTS[structure])
+    return next((name for name in names if _has(node, name)), "general")
+
+
+def _has(node: Node, structure: str) -> bool:
+    """Return whether a matrix is known to have a structure."""
+    return (is_zero(node) and structure != "spd") or DECLARED_FACTS[structure] <= facts(node)
 
 
 def _size_parameters(following: Sequence[Node], operands: Sequence[Leaf]) -> dict[Leaf, Array]:
@@ -394,7 +430,7 @@ class _Recurrence:
             loop.length,
             not loop.is_reversed,
             {leaf: adjoints[carry] for leaf, carry in injected.items()},
-            self.names | {leaf: f"λ_{self.names[carry]}" for carry, leaf in adjoints.items()},
+            self.names | self._names_of_adjoints(adjoints),
         )
         results = {
             position: last_state(adjoint, not loop.is_reversed)
@@ -403,6 +439,13 @@ class _Recurrence:
         for position, carry_position in enumerate(loop.injections or (), len(loop.carries)):
             results[position] = before_steps(states[carry_position], not loop.is_reversed)
         return results
+
+    def _names_of_adjoints(self, adjoints: Mapping[Leaf, Leaf]) -> dict[Leaf, str]:
+        """Call an adjoint λ, with the name of its carry where there are several."""
+        if len(adjoints) == 1:
+            return dict.fromkeys(adjoints.values(), "λ")
+        primal = {carry: self.names[carry].removeprefix("d") for carry in adjoints}
+        return {leaf: f"λ_{primal[carry]}" for carry, leaf in adjoints.items()}
 
     # Values
 

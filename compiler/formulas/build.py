@@ -55,6 +55,7 @@ class Builder(ABC):
         self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
         self.named: dict[Node, kinds.Name] = {}
+        self.bound: dict[Node, Tree] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
         self.definition_count = 0
@@ -164,7 +165,9 @@ class Builder(ABC):
         return tree if tree.rank else entrywise.spread(tree, (), shape)
 
     def input(self, node: ir.Leaf) -> Tree:
-        """Build the tree of an input, cotangent, tangent or differential."""
+        """Build the tree of an input, cotangent, tangent or differential, or of a placeholder."""
+        if node in self.bound:
+            return self.bound[node]
         body = self.differentials.get(node.name)
         if body is None:
             return self.leaf(node)

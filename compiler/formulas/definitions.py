@@ -21,12 +21,13 @@ PROBABILITIES = ("softmax", "sigmoid", "logistic")
 @dataclass(frozen=True)
 class Definition:
     """The equation `name` = `tree`. indices: those of the left side; shape: that of the node, if
-    it is the definition of one."""
+    it is the definition of one; letter: the name to take, if it is known."""
 
     name: kinds.Name
     tree: Tree
     indices: Indices
     shape: Shape = ()
+    letter: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -98,21 +99,23 @@ def assign_letters(
 
     inverted: the names of matrices whose inverses occur; reserved: names with another meaning.
     """
-    letters = []
+    letters: dict[kinds.Name, str] = {}
     for definition in definitions:
         letter = letter_of(definition.tree, definition.name in inverted)
-        letters.append(letter if definition.rank > 1 else letter.lower())
+        letter = letter if definition.rank > 1 else letter.lower()
+        letters.setdefault(definition.name, definition.letter or letter)
+    ranks = {definition.name: definition.rank for definition in definitions}
     table: dict[Tree, kinds.Name] = {}
     used_names = {*reserved, *(unicode_name(name, "") for name in reserved)}
     numbers = count(1)
-    for definition, letter in zip(definitions, letters, strict=True):
-        is_shared = letters.count(letter) > 1
-        candidates = _candidates(letter, is_shared, definition.rank, used_names, numbers)
+    for name, letter in letters.items():
+        is_shared = [*letters.values()].count(letter) > 1
+        candidates = _candidates(letter, is_shared, ranks[name], used_names, numbers)
         base, python = next(
             names for names in candidates if not used_names & {*names, unicode_name(names[0], "")}
         )
         used_names |= {base, python}
-        table[definition.name] = replace(definition.name, base=base, python=python)
+        table[name] = replace(name, base=base, python=python)
     return replaced(tree, table), [
         replace(definition, name=table[definition.name], tree=replaced(definition.tree, table))
         for definition in definitions

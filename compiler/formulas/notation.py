@@ -12,7 +12,7 @@ from itertools import chain, count
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra, factoring
+from derivatrix.compiler.formulas import algebra, factoring, recurrences
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
@@ -146,6 +146,8 @@ class Notation(Builder):
                 return self._entry(node, indices, self.map(node, indices, scope))
             case ir.Sum():
                 return self._entry(node, indices, self.sum(node, indices, scope, strict))
+            case ir.Apply() if recurrences.is_written(node) and not self.by_index:
+                return indexed(recurrences.states(self, node), indices)
         try:
             match node:
                 case ir.Apply():

@@ -595,6 +595,16 @@ class Indexed(Tree):
 
 
 @kind
+class AtTime(Indexed):
+    """Entries at one time of a loop, the first index. Repeated parts of a step that have it may be
+    defined, unlike those with free indices."""
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return self.body.letters
+
+
+@kind
 class Bracket(Tree):
     """1 where the relation between two indices holds; "δ" marks Kronecker's delta."""
 

@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Reuse, Step
+from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Range, Reuse, Step
 from derivatrix.compiler.plan.visit import buffers
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the steps with allocations of their work buffers; buffers of one shape share memory if
     one is last used before the other is first used."""
-    used = [[b for b in dict.fromkeys(buffers(step)) if b.role == "work"] for step in steps]
+    sources = {step.buffer: step.source for step in steps if isinstance(step, Range)}
+    used = [
+        [b for b in dict.fromkeys(sources.get(b, b) for b in buffers(step)) if b.role == "work"]
+        for step in steps
+    ]
     last_use = {buffer: position for position, arrays in enumerate(used) for buffer in arrays}
     places: dict[Buffer, Buffer] = {}
     free: list[Buffer] = []

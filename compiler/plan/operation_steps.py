@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import sympy
 
@@ -23,6 +24,7 @@ from derivatrix.compiler.plan.steps import (
     LoopNest,
     Newton,
     Operand,
+    Range,
     Recurrence,
     Statement,
     Store,
@@ -252,6 +254,9 @@ class OperationSteps(Workspace):
         buffers = [*states, *inputs[len(states) :]]
         results = [(f"out_{n}", _vector(result)) for n, result in enumerate(loop.following)]
         step = self._plan(f"step_{node.operation.key.replace('.', '_')}", loop.operands, results)
+        # this kernel has computed arrays of the declared structures already
+        arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
+        step = replace(step, arguments=arguments)
         formula = node.operation.formula("unicode", node.output)
         self.steps.append(
             Recurrence(
@@ -270,6 +275,16 @@ class OperationSteps(Workspace):
                 ),
             )
         )
+
+    def _range(self, node: ir.Node) -> View:
+        """Name a range of the states of a loop."""
+        assert isinstance(node, ir.Apply)
+        source = self._natural(node.arguments[0][0])
+        view = self._fresh(node.shape, range(node.ndim))
+        start, _ = node.parameters
+        self.steps.append(Range(view.buffer, source, start))
+        self._views[node] = view
+        return view
 
     def _natural(self, node: ir.Node) -> Buffer:
         """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""

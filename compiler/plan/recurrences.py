@@ -4,13 +4,14 @@ of them, and what does not depend on the carries computed before the loop."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from derivatrix.compiler.differentiate.recurrence import over_time, run_recurrence
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import depending, transformed
-from derivatrix.compiler.ir.operation import Loop
+from derivatrix.compiler.ir.operation import Loop, Operation
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.uses import is_elementwise
 
@@ -21,9 +22,70 @@ def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
 
 
 def _planned(node: ir.Node) -> ir.Node:
+    if isinstance(node, ir.Einsum):
+        return _with_ranges(node)
     if not isinstance(node, ir.Apply) or node.operation.loop is None:
         return node
     return _unstacked(node) if node.stack else _hoisted(node)
+
+
+def _no_value(*_: object) -> NoReturn:
+    raise NotImplementedError("ranges of states are made when kernels are planned")
+
+
+RANGE = Operation(
+    name="range_of_states",
+    ranks=(1,),
+    shapes=lambda cores, parameters: ((parameters[1], *cores[0][1:]),),
+    value=_no_value,
+    differential=_no_value,
+    numpy=lambda arguments, parameters, output: arguments[0],
+    unicode="{0}",
+)
+"""The states of a loop at `count` times from `start` on, of parameters (start, count): a part of
+their array, which products of matrices read without a copy."""
+
+
+def is_range(node: ir.Node) -> bool:
+    """Return whether a node is a range of the states of a loop."""
+    return isinstance(node, ir.Apply) and node.operation is RANGE
+
+
+def _with_ranges(node: ir.Einsum) -> ir.Node:
+    """Replace products of states and a slice of their times by ranges of states."""
+    for position, (part, labels) in enumerate(node.factors):
+        if not isinstance(part, ir.Slice) or part.step != 1 or part.shape[0] == 1:
+            continue
+        selected, time = labels
+        holders = [n for n, (_, axes) in enumerate(node.factors) if time in axes and n != position]
+        if len(holders) != 1 or time < node.ndim:
+            continue
+        states, axes = _states(node.factors[holders[0]])
+        if states is None or axes.index(time) != 0 or axes.count(time) > 1:
+            continue
+        values = ir.Apply(RANGE, ((states, ()),), (), (part.start, part.shape[0]))
+        factors: list[ir.Factor] = [*node.factors]
+        factors[holders[0]] = (values, (selected, *axes[1:]))
+        del factors[position]
+        sizes = dict(enumerate(node.shape))
+        product = ir.einsum(factors, range(node.ndim), node.coefficient, sizes)
+        is_whole = product.factors == ((values, (*range(values.ndim),)),)
+        if is_whole and product.coefficient == 1 and product.shape == values.shape:
+            return values
+        return _with_ranges(product)
+    return node
+
+
+def _states(factor: ir.Factor) -> tuple[ir.Apply | None, ir.Labels]:
+    """Return the states of a loop that a factor is, maybe with their axes in another order, and the
+    labels of these axes; None for other factors."""
+    node, labels = factor
+    if isinstance(node, ir.Einsum) and len(node.factors) == 1 and node.coefficient == 1:
+        inner, axes = node.factors[0]
+        if sorted(axes) == [*range(node.ndim)]:
+            node, labels = inner, tuple(labels[axis] for axis in axes)
+    is_loop = isinstance(node, ir.Apply) and node.operation.loop is not None and not node.stack
+    return (node if is_loop else None), labels  # type: ignore[return-value]
 
 
 def _unstacked(node: ir.Apply) -> ir.Node:

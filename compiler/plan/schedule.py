@@ -21,6 +21,7 @@ from derivatrix.compiler.plan.loop_nest import Builder, View
 from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.matrix_steps import MatrixSteps
 from derivatrix.compiler.plan.operation_steps import OperationSteps
+from derivatrix.compiler.plan.recurrences import is_range
 from derivatrix.compiler.plan.steps import Buffer, Fill
 from derivatrix.compiler.plan.uses import is_elementwise, is_summed_length
 from derivatrix.compiler.plan.workspace import by_sizes, first_last
@@ -49,6 +50,8 @@ class Scheduler(MatrixSteps, OperationSteps):
         known_view = self._view_of(node)
         if known_view is not None:
             return known_view
+        if is_range(node):
+            return self._range(node)
         if pairs := self._pairs(node):
             return self._packed(node, pairs)
         if node.ndim == 0 and not isinstance(node, ir.Apply):
@@ -62,6 +65,8 @@ class Scheduler(MatrixSteps, OperationSteps):
 
     def _compute(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
         """Write `node`, or add it, to the place `view`."""
+        if is_range(node):
+            self._place(node)
         if self._view_of(node) is not None:
             self._dense(node, view, accumulate)
         elif is_summed_length(node):

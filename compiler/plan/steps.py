@@ -1,6 +1,6 @@
 """The imperative representation of a kernel as steps, for all targets.
 
-The steps are `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over scalar
+The steps are `Allocate`, `Reuse`, `Range`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over scalar
 statements), `BlockCooperative`, `Only`, `Newton`, `Recurrence` and `Choose`. Sizes, indices and
 conditions are SymPy expressions over the names of sizes and loop indices; values are `Scalar`
 trees. `explain --stage plan` prints the `str` of steps.
@@ -220,6 +220,19 @@ class Reuse:
 
 
 @dataclass(frozen=True)
+class Range:
+    """Name the part of `source` that begins at `start` along the first axis; `buffer` has its
+    shape."""
+
+    buffer: Buffer
+    source: Buffer
+    start: sympy.Expr
+
+    def __str__(self) -> str:
+        return f"range {self.source.name} from {self.start} as {self.buffer}"
+
+
+@dataclass(frozen=True)
 class Fill:
     """Set all entries to zero."""
 
@@ -397,6 +410,7 @@ class Choose:
 Step = (
     Allocate
     | Reuse
+    | Range
     | Fill
     | LoopNest
     | Gemm

@@ -146,13 +146,27 @@ def test_hessian_of_the_kalman_filter() -> None:
     np.testing.assert_allclose(hessian, expected, rtol=1e-7, atol=1e-7)
 
 
-def test_one_loop_for_the_differential_and_one_for_its_transpose() -> None:
-    """The states of the value are those of the gradient; parameters are summed after the loop."""
-    function = CASES[0].function
-    formula = function.formula("gradient", "W")
-    assert formula.count("scan(") == 2
-    assert formula.count("reverse") == 1
-    assert "h_next∘²" in formula  # 1 - tanh(z)² at the states, not at z
+def test_formulas_are_recursions() -> None:
+    """The adjoint recursion reads the states; 1 - tanh(z)² is written with them, not with z."""
+    lines = CASES[0].function.derivatives.equation_lines("gradient")
+    gradient, *definitions = [line.strip() for line in lines[0].splitlines()]
+    assert gradient == "∇_W y = ((1 − h[1:, :]∘²) ⊙ λ[1:, :])ᵀ h[:T, :]"
+    assert "where h[t + 1] = tanh(U X[t] + W h[t])" in definitions
+    assert "h[0] = h₀" in definitions
+    assert "λ[t] = (2 diag([0; 𝟏]) h)[t] + Wᵀ ((1 − h[t + 1]∘²) ⊙ λ[t + 1])" in definitions
+    latex = CASES[0].function.formula("gradient", "W", "latex")
+    assert r"h_{t + 1} = \tanh\left(U X_{t} + W h_{t}\right)" in latex
+    assert "scan(" in CASES[0].function.formula("value", style="index")
+
+
+def test_formulas_of_a_reversed_loop_and_of_several_carries() -> None:
+    """Each carry has an equation, also where the result depends on one of them only."""
+    backwards, chebyshev = (case.function for case in (CASES[1], CASES[3]))
+    assert "h[t] = h[t + 1] ⊙ X[t] + sin(W h[t + 1])" in backwards.formula("value")
+    assert "h[T] = h₀" in backwards.formula("value")
+    text = chebyshev.formula("value")
+    assert text.count("[t + 1] = ") == 2
+    assert text.count("[0] = ") == 2
 
 
 def test_function_with_a_loop_is_called_and_pickled() -> None:

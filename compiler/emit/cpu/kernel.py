@@ -31,6 +31,7 @@ from derivatrix.compiler.plan.steps import (
     Only,
     Operand,
     Plan,
+    Range,
     Recurrence,
     Reuse,
     Size,
@@ -287,6 +288,10 @@ class _Writer(Statements):
                 return StepText("", tuple(self._allocation(buffers)))
             case Reuse(buffer, place):
                 return StepText("", (f"{buffer.name} = {place.name}",))
+            case Range(buffer, source, start):
+                end = self.index(start + buffer.shape[0])
+                line = f"{buffer.name} = {source.name}[{self.index(start)} : {end}]"
+                return StepText("", (line,))
             case Fill(buffer):
                 zeroed = f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
                 return StepText(f"{buffer.name}[...] = 0", (zeroed,))

@@ -446,6 +446,8 @@ class MathPrinter(Spelling):
         letters = [":" if index is None else self.dimension(index) for index in indices]
         return self.entry(tree.body, letters), ATOM
 
+    show_attime = show_indexed
+
     def show_lengths(self, tree: kinds.Lengths) -> Text:
         return self.norm(self.text(tree.body), tree.body.rank), ATOM
 
