@@ -138,8 +138,8 @@ class _Simplifier:
         return False
 
     def _distributable(self, product: Product) -> int | None:
-        """Return the position of a sum to multiply out: one that is the only array, one whose
-        deltas are thereby freed, or one with more axes than two and than the product."""
+        """Return the position of a sum to multiply out: one that is the only array, or one whose
+        deltas are thereby freed."""
         sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, ir.Sum)]
         arrays = [node for node, _ in product.factors if not isinstance(node, ir.Structural)]
         for position in sums:
@@ -147,9 +147,8 @@ class _Simplifier:
             assert isinstance(node, ir.Sum)
             if len(arrays) == 1 and self.uses[node] <= 1:  # its terms cost no more
                 return position
-            is_large = node.ndim > (2 if len(arrays) == 1 else max(2, len(product.output)))
-            pays = _holds_delta(node) or is_large
-            if self.expand and pays and len(node.terms) <= MAX_EXPANDED_TERMS:
+            frees_deltas = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
+            if self.expand and frees_deltas and len(node.terms) <= MAX_EXPANDED_TERMS:
                 return position
         return None
 

@@ -237,13 +237,6 @@ def test_lengths_of_differences_of_entries() -> None:
     np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_sums_with_slices_lose_no_axes_late() -> None:
-    """The terms of a sum with three axes are contracted one by one."""
-    step = x[::-1] - x
-    function = dx.function("f", [x], dx.logdet(dx.eye(n) + dx.outer(step, step)))
-    assert "[i,j,k]" not in function.formula("hessian", style="index")
-
-
 def test_formulas_are_short() -> None:
     kernel = dx.function("f", [x], dx.exp(-RADIUS) * (1 + RADIUS))
     assert kernel.formula("gradient") == "−exp(−‖x‖) x"
