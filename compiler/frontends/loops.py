@@ -1,4 +1,4 @@
-"""Loops over time: scan."""
+"""Loops over time: scan, and the running product."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from derivatrix.compiler.differentiate.recurrence import (
     run_recurrence,
     with_states,
 )
+from derivatrix.compiler.frontends.rearrange import moveaxis
 from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Dimension, dimension, shape_text
-from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
 from derivatrix.compiler.ir.resize import rename
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.simplify import simplify
@@ -109,6 +111,19 @@ def scan(
         values[after_leaf] = after_steps(array, reverse).node
     stacked = over_time(with_states(outputs_of_step, next_carries, after), values, steps)
     return starts.like(last_state(array, reverse) for array in states), outputs.like(stacked)
+
+
+def cumprod(array: Any, axis: int = -1) -> Array:
+    """The running product along `axis`. Entries may be zero."""
+    operand = asarray(array)
+    position = normalise_axis(axis, operand.ndim)
+    factors = moveaxis(operand, position, 0)
+
+    def multiplied(product: Array, factor: Array) -> tuple[Array, Array]:
+        return product * factor, product * factor
+
+    _, products = scan(multiplied, Array(full(1, factors.node.shape[1:])), factors)
+    return moveaxis(products, 0, position)
 
 
 class _Arrays:

@@ -121,10 +121,15 @@ def _require_axes(name: str, operand: Array, max_axes: int, advice: str) -> None
         )
 
 
-def _cumsum(a: Any, axis: int | None = None) -> Array:
-    if axis is None:
-        _require_axes("cumsum", asarray(a), 1, "an axis")
-    return FUNCTIONS["cumsum"](a, -1 if axis is None else axis)
+def _cumulative(name: str) -> Callable[..., Array]:
+    """A running sum or product, which NumPy takes of all entries where no axis is given."""
+
+    def along(a: Any, axis: int | None = None) -> Array:
+        if axis is None:
+            _require_axes(name, asarray(a), 1, "an axis")
+        return FUNCTIONS[name](a, -1 if axis is None else axis)
+
+    return along
 
 
 def _diag(v: Any, k: int = 0) -> Array:
@@ -219,7 +224,8 @@ RENAMED: dict[str, Callable[..., Any]] = {
 """NumPy's or SciPy's name -> function, where derivatrix's name is another."""
 
 BY_QUALIFIED_NAME: dict[str, Callable[..., Any]] = {
-    "numpy.cumsum": _cumsum,
+    "numpy.cumprod": _cumulative("cumprod"),
+    "numpy.cumsum": _cumulative("cumsum"),
     "numpy.diag": _diag,
     "numpy.diagonal": _first_two_axes(FUNCTIONS["diagonal"], "diagonal"),
     "numpy.outer": _outer,

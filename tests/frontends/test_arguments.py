@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "numpy.broadcast_to": ("X[:1, :2]", "(2, 2)"),
     "numpy.column_stack": ("[x, x]",),
     "numpy.concatenate": ("[X, X]",),
+    "numpy.cumprod": ("x",),
     "numpy.cumsum": ("x",),
     "numpy.diag": ("G",),
     "numpy.diagonal": ("G",),

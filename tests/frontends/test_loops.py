@@ -19,6 +19,7 @@ from tests.loops import CASES, Case, T, dense_likelihood, kalman, n
 from tests.points import along, draw
 
 LENGTHS = (0, 1, 2, 7)
+v, X = dx.vector("v", n), dx.matrix("X", T, n)
 Values = Mapping[str, np.ndarray]
 
 
@@ -203,15 +204,24 @@ def test_loop_of_a_derivative() -> None:
     np.testing.assert_allclose(evaluate(function.expression, values, sizes), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("axis", (0, 1, -1))
+def test_running_product(axis: int) -> None:
+    function = dx.function("products", [X], np.cumprod(X, axis))
+    values = {"X": np.array([[0.5, 0.0, 2.0], [1.5, -1.0, 0.3]])}
+    sizes = {"T": 2, "n": 3}
+    expected = np.cumprod(values["X"], axis)
+    np.testing.assert_array_equal(evaluate(function.expression, values, sizes), expected)
+    (jacobian,) = function.derivatives.results("jacobian").values()
+    differences = _differences(lambda at: np.cumprod(at["X"], axis), values, "X", "general")
+    np.testing.assert_allclose(evaluate(jacobian, values, sizes), differences, atol=1e-9)
+
+
 def test_nan_passes_through() -> None:
     case = CASES[0]
     sizes = _sizes(3)
     values = _point(case.function, sizes)
     values["X"][1] = np.nan
     assert np.isnan(evaluate(case.function.expression, values, sizes))
-
-
-v, X = dx.vector("v", n), dx.matrix("X", T, n)
 
 
 def _leaking() -> None:
