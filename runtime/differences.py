@@ -18,6 +18,9 @@ USUAL_STEPS = 4
 """Number of them tried for a relative error of EXACT_ERROR; then ACCURATE_ERROR will do."""
 ACCURATE_ERROR = 1e-9
 EXACT_ERROR = 1e-10
+MAX_QUANTUM = 2.0**-40
+"""Largest change of a value that may be one unit of rounding, that of terms which cancel in it, as
+in softmax where a probability is nearly 1: smaller steps find no change, and a derivative of 0."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,10 @@ def differentiate(
     """
     unknown = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
     best, second = unknown, unknown
+    quanta = [np.zeros_like(value) for value in centre]
     for number, step in enumerate(STEPS[:max_steps]):
         try:
-            estimates = _estimates(line, centre, step / length)
+            estimates = _estimates(line, centre, step / length, quanta)
         except OutOfDomain:
             continue
         if step > max(STEPS[:USUAL_STEPS]):
@@ -92,18 +96,29 @@ def _relative_error(estimate: Estimate) -> float:
     return error / size if size > 0 else np.inf
 
 
-def _estimates(line: Line, centre: tuple[np.ndarray, ...], step: float) -> list[Estimate]:
-    """Apply the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h with h = step and step / 2."""
+def _estimates(
+    line: Line, centre: tuple[np.ndarray, ...], step: float, quanta: list[np.ndarray]
+) -> list[Estimate]:
+    """Apply the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h with h = step and step / 2.
+
+    quanta: the smallest change of each entry so far, if it may be a unit of rounding, else 0; where
+    an entry does not change at this step, that is its error. This step's changes are entered."""
 
     def central(h: float) -> list[np.ndarray]:
         return [ahead - behind for ahead, behind in zip(line(h), line(-h), strict=True)]
 
     estimates = []
     arrays = zip(centre, central(0.5 * step), central(step), central(2 * step), strict=True)
-    for value, half, full, double in arrays:
+    for number, (value, half, full, double) in enumerate(arrays):
+        changes = np.abs([half, full, double])
+        is_moving = changes.any(axis=0)
         coarse = (8 * full - double) / (12 * step)
         fine = (8 * half - full) / (6 * step)
         rounding = 4 * np.finfo(np.float64).eps * np.abs(value).max(initial=0.0) / step
-        is_constant = not (half.any() or full.any() or double.any())
-        estimates.append(Estimate(fine, np.abs(fine - coarse) + rounding, is_constant))
+        quantum = np.where(is_moving, 0.0, quanta[number]) / step
+        error = np.abs(fine - coarse) + rounding + quantum
+        estimates.append(Estimate(fine, error, not is_moving.any()))
+        smallest = np.where(changes > 0, changes, np.inf).min(axis=0)
+        is_smaller = smallest < np.where(quanta[number] > 0, quanta[number], MAX_QUANTUM)
+        quanta[number] = np.where(is_smaller, smallest, quanta[number])
     return estimates

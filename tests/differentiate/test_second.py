@@ -12,11 +12,13 @@ X, A, S = dx.matrix("X", n, n), dx.matrix("A", n, n), dx.matrix("S", n, n, "spd"
 L, D, Q = (dx.matrix("M", n, n, structure) for structure in ("lower", "diagonal", "orthogonal"))
 W, b, x, y = dx.matrix("W", m, n), dx.vector("b", m), dx.vector("x", n), dx.vector("y", n)
 s = dx.scalar("s")
+LAYER = dx.softmax(W @ x + b)
 
 FUNCTIONS = [
     dx.function("square", [X], X @ X),
-    dx.function("layer", [W, b, x], dx.softmax(W @ x + b)),
-    dx.function("layers", [W, b, x], dx.softmax(W @ x + b), batch=[x]),
+    dx.function("layer", [W, b, x], LAYER),
+    dx.function("layers", [W, b, x], LAYER, batch=[x]),
+    dx.function("classes", [x, W, b], LAYER, wrt=[x], batch=[x]),
     dx.function("weights", [W, x, b], dx.tanh(W @ x + b) * b, wrt=[b, W], batch=[x, b]),
     dx.function("solution", [S, y], dx.solve(S, y)),
     dx.function("solutions", [S, y], dx.solve(S, y), batch=[S]),

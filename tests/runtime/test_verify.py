@@ -699,6 +699,19 @@ def test_differences_know_how_good_they_are():
     assert kink.error[0] > 0.1 * abs(kink.derivative[0])
 
 
+def test_differences_of_values_in_which_terms_cancel():
+    """Small steps change the value by no unit of rounding; that is no derivative of 0."""
+
+    def line(t: float) -> tuple[np.ndarray]:
+        with np.errstate(over="ignore"):  # at wide steps
+            return (np.array([8.3 - 8.3 / (1 + 1e-12 * np.exp(3 * t)), 1e-11 * np.sin(t)]),)
+
+    (found,) = differentiate(line, line(0.0), 1.0)
+    exact = np.array([3 * 8.3e-12, 1e-11])
+    assert (np.abs(found.derivative - exact) <= 4 * found.error).all()
+    assert (found.error <= 0.01 * exact).all()
+
+
 def test_texts_see_only_their_names():
     assert Text("np.sqrt(x) + k")({"x": np.array(4.0), "k": 3}, ()) == 5.0
     assert Text("scipy.special.erf(x)")({"x": np.array(0.0)}, ()) == 0.0
