@@ -204,7 +204,7 @@ def with_states(
         for result, leaf in replacements.items():
             if isinstance(result, Map) and result.arguments == node.arguments:
                 last = slot(len(node.arguments))
-                expression = node.expression.subs(result.expression, last)
+                expression = node.expression.xreplace({result.expression: last})
                 if expression.free_symbols == {last}:
                     return Map(*used_slots(expression, (*node.arguments, leaf)))
         return node

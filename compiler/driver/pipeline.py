@@ -33,7 +33,7 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.plan import Plan, threaded_plan
 from derivatrix.compiler.structured import Structured, structured
-from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,12 @@ def generate(function: Function, target: str = "cpu") -> Generated:
     """Generate the module of a function. Raises UnsupportedError for an unknown target, and for an
     operation without a kernel for it."""
     name = module_name(function.name, target)
+    emit = find_target(target).emit
     with stated_depth(function.name):
-        module = describe(function, target)
-        text, support = find_target(target).emit(module)
+        try:
+            text, support = emit(module := describe(function, target))
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{function.name}: {error}") from error
     formulas = formulas_text(name, module.formulas)
     types = stub_text(name, module)
     return Generated(name, text, str(module.facts["DIGEST"]), support, formulas, types)

@@ -148,7 +148,8 @@ class _Arrays:
         if isinstance(value, tuple):
             fields = getattr(value, "_fields", None)
             names = fields or [_name_of(part, f"{name}{n}") for n, part in enumerate(value, 1)]
-            return tuple(self._read(*pair) for pair in zip(names, value, strict=True))
+            parts = [self._read(*pair) for pair in zip(names, value, strict=True)]
+            return type(value)(*parts) if fields else tuple(parts)
         try:
             self.arrays.append(asarray(value))
         except DerivatrixError as error:
@@ -167,7 +168,8 @@ class _Arrays:
                 case dict():
                     return {key: put(part) for key, part in structure.items()}
                 case tuple():
-                    return tuple(map(put, structure))
+                    parts = tuple(map(put, structure))
+                    return type(structure)(*parts) if hasattr(structure, "_fields") else parts
             return next(remaining)
 
         return put(self.structure)
@@ -176,15 +178,16 @@ class _Arrays:
 def _parameter_names(step: Callable[..., Any]) -> tuple[str, str]:
     """Return the names of the carry and of x: those of the parameters of `step`."""
     try:
-        names = [*inspect.signature(step).parameters]
+        signature = inspect.signature(step)
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"scan: step is a function, not {shown(step)}") from error
-    if len(names) != 2:
+    try:
+        names = [*signature.bind(None, None).arguments]
+    except TypeError as error:
         raise DeclarationError(
-            f"scan: step is a function of two arguments, the carry and x; it has "
-            f"({', '.join(names)})"
-        )
-    carry, x = (name.strip("_") or letter for name, letter in zip(names, "hx", strict=True))
+            f"scan: step is a function of two arguments, the carry and x; it has {signature}"
+        ) from error
+    carry, x = (name.strip("_") or letter for name, letter in zip((*names, ""), "hx", strict=False))
     return carry, x
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -214,6 +215,22 @@ def test_running_product(axis: int) -> None:
     (jacobian,) = function.derivatives.results("jacobian").values()
     differences = _differences(lambda at: np.cumprod(at["X"], axis), values, "X", "general")
     np.testing.assert_allclose(evaluate(jacobian, values, sizes), differences, atol=1e-9)
+
+
+def test_carry_is_a_named_tuple_and_step_has_defaults() -> None:
+    pair = namedtuple("pair", "mean count")
+
+    def step(carry: Any, x: Any, rate: float = 0.5) -> Any:
+        return pair(carry.mean + rate * (x - carry.mean), carry.count + 1), None
+
+    last, _ = dx.scan(step, pair(v, 0), X)
+    function = dx.function("averages", [v, X], last.mean * last.count)
+    sizes = {"T": 2, "n": 3}
+    values = _point(function, sizes)
+    mean = values["v"]
+    for x in values["X"]:
+        mean = (mean + x) / 2
+    np.testing.assert_allclose(evaluate(function.expression, values, sizes), 2 * mean, rtol=1e-14)
 
 
 def test_nan_passes_through() -> None:
