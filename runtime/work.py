@@ -73,7 +73,7 @@ class _Counter:
         ratio = FACTORISATION_RATIO
         if function in (np.matmul, np.einsum):
             ratio = 1
-        elif function.__module__.startswith("scipy."):
+        elif (getattr(function, "__module__", None) or "").startswith("scipy."):
             ratio = MATRIX_FUNCTION_RATIO
         self._count += ratio * longest * max((array.size for array in arrays), default=1)
         return function(*arguments, **options)

@@ -171,12 +171,24 @@ def test_work_grows_as_the_declaration_says():
         "pairs": (dx.sum(dx.exp(y[:, None] * y[None, :])), [y], 2),
         "product": (X @ X, [X], 3),
         "inverse": (dx.inv(X), [X], 3),
+        "orthonormal": (dx.qr(X).Q, [X], 3),
     }
     for name, (expression, inputs, power) in counts.items():
         function = dx.function(name, inputs, expression)
         work = Work(comparison._interface(function))
         growth = work.operations({"n": 2000}) / work.operations({"n": 1000})
         assert 2 ** (power - 0.3) < growth < 2 ** (power + 0.1), name
+
+
+def test_eigenvectors_without_a_correct_digit_in_float32_pass():
+    """At n = 129, eigenvalues are so near each other that float32 cannot tell them apart."""
+    S = dx.matrix("S", n, n, "spd")
+    module = dx.compile(
+        dx.function("vectors", [S], dx.eigh(S).eigenvectors, kinds=["value", "vjp"])
+    )
+    run = Run({"n": 129}, ("value", "vjp"))
+    (result,) = trials.large(ModuleInterface(module), run, 0)
+    assert all(row.passed for row in result.rows)
 
 
 def conditional(module, kind, when):
