@@ -91,7 +91,7 @@ class _CountCalls(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = ast.unparse(node.func)
+        name = "" if isinstance(node.func, ast.Lambda) else ast.unparse(node.func)
         if ".linalg." in name or name == "np.einsum":
             return _call("_product", [node.func, *node.args], node.keywords)
         return _call("_entries", [node])

@@ -109,6 +109,15 @@ def test_kalman_filter() -> None:
     assert module.value(*values) == pytest.approx(dense_likelihood(*values), rel=1e-10)
 
 
+def test_verification_of_a_step_with_an_inverse() -> None:
+    """The declaration, whose operations are counted, has the step as a function of its own."""
+    V, X = dx.matrix("V", 2, 2, "spd"), dx.matrix("X", 3, 2)
+    last, _ = dx.scan(lambda P, x: (dx.inv(P) + dx.outer(x, x), None), V, X)
+    module = dx.compile(dx.function("inverted", [V, X], dx.trace(last), kinds=["gradient"]))
+    report = dx.verify(module)
+    assert report.passed, str(report)
+
+
 def test_products_without_the_carry_are_computed_before_the_loop() -> None:
     plan = dump(elman().function.with_kinds(["value"]), "plan")
     before, loop = plan.split("for time", 1)
