@@ -144,7 +144,9 @@ def test_vmap_over_one_of_several_batch_axes(layers, counted):
 def test_compiled(layers):
     op = derivatrix.torch.operator(layers[1])
     for dynamic in (False, True):
-        compiled = torch.compile(op, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+        compiled = torch.compile(
+            lambda *tensors: op(*tensors), fullgraph=True, dynamic=dynamic, backend="aot_eager"
+        )
         for axes in ((2, 4), (3, 1)):
             tensors = [random(*axes, 3), random(2, 3), random(axes[1], 2)]
             expected = by_torch(*tensors)
