@@ -20,7 +20,11 @@ from derivatrix.compiler.differentiate.linearise import (
     tangent_of,
 )
 from derivatrix.compiler.differentiate.projection import project
-from derivatrix.compiler.frontends.arguments import argument_node
+from derivatrix.compiler.frontends.arguments import (
+    argument_node,
+    declared_text,
+    require_one_meaning,
+)
 from derivatrix.compiler.frontends.limits import stated_depth
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
@@ -157,6 +161,7 @@ class _Expression:
                 f"{function}: expr is a scalar, not of shape {shape_text(node.shape)}; the "
                 "derivative of an array is its jacobian"
             )
+        require_one_meaning(function, leaves([node]))
         self.leaves = [self._leaf(node, symbol) for symbol in symbols]
         if len(set(self.leaves)) < len(self.leaves):
             names = ", ".join(leaf.name for leaf in self.leaves)
@@ -217,9 +222,9 @@ class _Expression:
             wanted = argument_node(f"{self.function}: the symbol to differentiate by", symbol)
             text, found = operand_text(wanted), [leaf for leaf in present if _means(wanted, leaf)]
             if isinstance(wanted, Leaf):
-                text = _declared(wanted)
+                text = declared_text(wanted)
         if not found:
-            names = ", ".join(map(_declared, present)) or "none"
+            names = ", ".join(map(declared_text, present)) or "none"
             raise DeclarationError(
                 f"{self.function}: the expression has no symbol {text} to differentiate by; its "
                 f"symbols: {names}"
@@ -232,9 +237,3 @@ def _means(node: Node, leaf: Leaf) -> bool:
     if not isinstance(node, Leaf) or (node.name, node.shape) != (leaf.name, leaf.shape):
         return False
     return node is leaf or "symbol" in (node.role, leaf.role)
-
-
-def _declared(leaf: Leaf) -> str:
-    """Write a leaf as "S (n, n) spd"."""
-    structure = "" if leaf.structure == "general" else f" {leaf.structure}"
-    return f"{leaf.name} {shape_text(leaf.shape)}{structure}"

@@ -15,6 +15,7 @@ from derivatrix.compiler.differentiate.derivation import Steps, derivation
 from derivatrix.compiler.differentiate.derivatives import KINDS, SCALAR_KINDS, Derivatives
 from derivatrix.compiler.formulas.names import latex_name
 from derivatrix.compiler.formulas.printers.latex import aligned
+from derivatrix.compiler.frontends.arguments import require_one_meaning
 from derivatrix.compiler.frontends.call import call
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
@@ -437,6 +438,7 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
 def _resolve(name: str, expressions: Sequence[Node], leaves: Sequence[Leaf]) -> list[Node]:
     """Replace the leaves of expressions by the declared inputs, and symbols of dimensions by
     their values as numbers. SymPy's symbols have no structure and take the declared one."""
+    require_one_meaning(name, [leaf for leaf in leaves_below(expressions) if leaf.role == "symbol"])
     declared = {leaf.name: leaf for leaf in leaves}
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     replacements: dict[Node, Node] = {}

@@ -9,6 +9,7 @@ import sympy
 
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
+from derivatrix.compiler.frontends.arguments import require_one_meaning
 from derivatrix.compiler.frontends.equation import entry_count, packed, root_operation, unpacked
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import readings, shape_text
@@ -102,6 +103,8 @@ class _Problem:
             asarray(expression) for expression in (_as_list(start) if self.several else [start])
         ]
         self._refuse_lists()
+        nodes = [expression.node for expression in self.expressions]
+        require_one_meaning(name, [*self.unknowns, *leaves(nodes)])
         self._name_symbols()
         self._refuse_starts()
 

@@ -6,6 +6,7 @@ import dataclasses
 import dis
 import os
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -233,3 +234,20 @@ def test_an_input_called_like_a_constant_of_its_module_is_refused(target):
 def weighted(name, weights):
     y = dx.vector(name, len(weights))
     return dx.function("f", [y], dx.sum(dx.constant(weights) * y * y))
+
+
+REAL, POSITIVE = sympy.Symbol("t"), sympy.Symbol("t", positive=True)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: dx.function("f", ["t"], REAL * POSITIVE),
+        lambda: dx.grad(REAL * POSITIVE, "t"),
+        lambda: dx.hessian(REAL * POSITIVE, POSITIVE),
+        lambda: dx.root(dx.scalar("t") - dx.scalar("t", "positive"), dx.scalar("t"), 1.0),
+    ],
+)
+def test_two_symbols_of_one_name(build: Callable[[], object]) -> None:
+    with pytest.raises(dx.DeclarationError, match=r"called t: t \(\).* t \(\) positive; rename"):
+        build()
