@@ -382,7 +382,7 @@ def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np
 
 def check_linearity(trial: Trial) -> None:
     """Check that VJP, JVP and HVP are linear in cotangents and tangents: homogeneous, and additive
-    for the first entry and the others."""
+    for the parts in DIRECTION_PARTS and the rest."""
     for kind in LINEAR_KINDS:
         results = trial.copies.get(kind, {})
         if not results:
@@ -391,10 +391,11 @@ def check_linearity(trial: Trial) -> None:
             scaled = _call_along(trial, kind, partial(np.multiply, factor))
             for key, array in scaled.items():
                 _compare_linear(trial, kind, key, array, factor * results[key], abs(factor))
-        first = _call_along(trial, kind, lambda array: array - _without_first_entry(array))
-        others = _call_along(trial, kind, _without_first_entry)
-        for key, array in results.items() if first and others else ():
-            _compare_linear(trial, kind, key, first[key] + others[key], array, 1.0)
+        for part in DIRECTION_PARTS:
+            along_part = _call_along(trial, kind, part)
+            along_rest = _call_along(trial, kind, partial(_without, part))
+            for key, array in results.items() if along_part and along_rest else ():
+                _compare_linear(trial, kind, key, along_part[key] + along_rest[key], array, 1.0)
 
 
 def _call_along(trial: Trial, kind: str, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
@@ -405,10 +406,24 @@ def _call_along(trial: Trial, kind: str, change: Callable[[np.ndarray], np.ndarr
     return trial.call("linearity", kind, changed) or {}
 
 
-def _without_first_entry(array: np.ndarray) -> np.ndarray:
-    changed = array.copy()
-    changed[(0,) * array.ndim if array.size else ()] = 0.0
-    return changed
+def _without(part: Callable[[np.ndarray], np.ndarray], array: np.ndarray) -> np.ndarray:
+    return np.asarray(array - part(array))
+
+
+def _first_entry(array: np.ndarray) -> np.ndarray:
+    part = np.zeros_like(array)
+    first = (0,) * array.ndim if array.size else ()
+    part[first] = array[first]
+    return part
+
+
+DIRECTION_PARTS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
+    _first_entry,
+    np.ones_like,
+    lambda array: np.full_like(array, -2.0),
+)
+"""Parts of cotangents and tangents, of entries up to 1.5: one entry, ones, negative entries; what
+remains of the last are positive entries."""
 
 
 def _compare_linear(

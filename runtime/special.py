@@ -125,5 +125,6 @@ JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "twice the identity": lambda array: 2 * _identity(array),
     "small entries": lambda array: 1e-2 * array,
     "tiny entries": lambda array: 1e-9 * array,
+    "zeros of both signs": lambda array: np.copysign(0.0, array),
 }
 """Replacements of all inputs together alone, which takes less time."""

@@ -138,6 +138,14 @@ CASES = {
     "large cotangent": Case(
         weights, "vjp", lambda a: 1.001 * a, some("cotangent", lambda a: a > 10)
     ),
+    "ones": Case(layer, "vjp", add, lambda call: bool((call.arrays["cotangent"] == 1).all())),
+    "positive tangents": Case(
+        weights, "jvp", lambda a: 1.01 * a, lambda call: bool((call.arrays["tangent"] > 0).all())
+    ),
+    "negative cotangents": Case(
+        weights, "vjp", lambda a: 1.01 * a, lambda call: bool((call.arrays["cotangent"] < 0).all())
+    ),
+    "a negative zero": Case(layer, "jvp", add, some("x", lambda a: (a == 0) & np.signbit(a))),
     "an entry of 2": Case(bounded, "jacobian", add, some("x", lambda a: a == 2)),
     "an entry above a million": Case(layer, "vjp", add, some("x", lambda a: a > 1e6)),
     "no samples": Case(layer, "vjp", lambda a: a + 7, lambda call: not len(call.arrays["x"])),
