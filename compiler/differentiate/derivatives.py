@@ -313,11 +313,11 @@ class Derivatives:
             return Side.of(self.inputs[key[0]]), column
         return Side(self.output(key[:-1]).ndim), column
 
-    def title(self, kind: str, key: Key) -> str:
+    def title(self, kind: str, key: Key, separator: str = ", ") -> str:
         """Name a result: "jacobian of mean by P"."""
         output, inputs = self._left_names(kind, key)
         of_output = f" of {output}" if self.function.output_names and kind != "vjp" else ""
-        by_inputs = f" by {', '.join(inputs)}" if inputs else ""
+        by_inputs = f" by {separator.join(inputs)}" if inputs else ""
         return f"{kind}{of_output}{by_inputs}"
 
     def equations(self, style: str = "unicode", kinds: Sequence[str] | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from derivatrix.compiler.playground.measure import measurements
 from derivatrix.compiler.playground.subject import subject
 from derivatrix.compiler.playground.times import times
 from derivatrix.compiler.report.highlight import highlighted
-from derivatrix.compiler.report.parts import TITLES, derivation, formulas, kinds, size_names
+from derivatrix.compiler.report.parts import TITLES, derivations, formulas, kinds, size_names
 from derivatrix.compiler.report.structure import blocks
 
 Answers = Iterator[dict[str, Any]]
@@ -33,7 +33,7 @@ def derive(fields: Fields) -> Answers:
     yield {"declared": _declared(function), "python": highlighted_text(declaration.declaration)}
     for kind in kinds(function):
         yield {"kind": kind, "title": TITLES[kind], "formulas": list(formulas(function, kind))}
-    yield {"steps": [derivation(function, name) for name in function.wrt]}
+    yield {"steps": [*derivations(function)]}
 
 
 def module(fields: Fields) -> Answers:

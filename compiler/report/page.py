@@ -14,7 +14,14 @@ from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.report.highlight import code_style, highlighted
-from derivatrix.compiler.report.parts import LABELS, TITLES, derivation, formulas, kinds, size_names
+from derivatrix.compiler.report.parts import (
+    LABELS,
+    TITLES,
+    derivations,
+    formulas,
+    kinds,
+    size_names,
+)
 from derivatrix.compiler.report.structure import blocks
 from derivatrix.runtime.errors import BuildError, ShapeError
 from derivatrix.runtime.page import STYLE, document, html_table
@@ -61,9 +68,7 @@ def _parts(function: Function, target: str) -> dict[str, Any]:
             {"title": TITLES[kind], "formulas": _labelled(function, kind)}
             for kind in kinds(function)
         ],
-        "derivations": [
-            derivation(single, name) for single in function.by_output for name in single.wrt
-        ],
+        "derivations": [*derivations(function)],
         "structured": "Hessian" if function.is_scalar else "Jacobian",
         "pictures": _pictures(function),
         "module": highlighted(generate(function, target).text),

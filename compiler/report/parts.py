@@ -39,13 +39,14 @@ def kinds(function: Function) -> list[str]:
 
 
 def formulas(function: Function, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the formulas of a kind: the inputs, MathML, and texts by style."""
+    """Yield the formulas of a kind: the title, MathML, and texts by style."""
     derivatives = function.derivatives
     lines = {style: derivatives.equation_lines(kind, style) for style in math_printers()}
     for position, key in enumerate(derivatives.results(kind)):
+        title = derivatives.title(kind, tuple(dict.fromkeys(key)), " and ")
         texts = {style: style_lines[position] for style, style_lines in lines.items()}
         yield {
-            "by": " and ".join(dict.fromkeys(key)),
+            "title": TITLES[kind] + title.removeprefix(kind),
             "math": mathml(texts["latex"]),
             "vec": mathml(texts["vec-latex"]),
             "texts": {
@@ -57,11 +58,18 @@ def formulas(function: Function, kind: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def derivation(function: Function, name: str) -> dict[str, Any]:
+def derivations(function: Function) -> Iterator[dict[str, Any]]:
+    """Derive the gradient or VJP of each output by each input line by line."""
+    for output_name, output in zip(function.output_names or ("",), function.by_output, strict=True):
+        for name in output.wrt:
+            yield _derivation(output, name, output_name)
+
+
+def _derivation(function: Function, name: str, output_name: str) -> dict[str, Any]:
     """Derive the gradient or VJP by an input line by line, as MathML and as text."""
     steps = function.steps(name, "latex")
     return {
-        "by": name,
+        "by": f"{name}, of {output_name}" if output_name else name,
         "lines": [{"math": mathml(step.text), "reason": prose(step.reason)} for step in steps],
         "text": str(function.steps(name)),
     }

@@ -156,3 +156,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 def test_what_does_not_fit_is_refused(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(dx.DerivatrixError, match=message):
         call()
+
+
+def test_reports_name_the_outputs() -> None:
+    parts = pytest.importorskip("derivatrix.compiler.report.parts")
+    titles = [formula["title"] for formula in parts.formulas(fit, "jacobian")]
+    assert titles[:2] == ["Jacobian of residual by A", "Jacobian of residual by x"]
+    assert [part["by"] for part in parts.derivations(fit)][-1] == "b, of loss"

@@ -130,15 +130,15 @@ function showError(error) {
 function showFormulas(kinds, complete) {
   shown = kinds;
   const cards = kinds.map((kind) => make("article", { className: "card formulas", id: `kind-${kind.kind}` },
-    make("h3", {}, kind.title), ...kind.formulas.map((formula) => showFormula(kind, formula))));
+    make("h3", {}, kind.title), ...kind.formulas.map((formula) => showFormula(formula))));
   const old = find("#formulas");
   if (!complete && old.children.length > cards.length)  // what is there stays until its like has come
     cards.push(...[...old.children].slice(cards.length));
   old.replaceChildren(...cards);
 }
 
-function showFormula(kind, formula) {
-  const name = kind.title + (formula.by ? ` by ${formula.by}` : "");
+function showFormula(formula) {
+  const name = formula.title;
   const body = formula[state.style] ? html("div", "math", formula[state.style])
     : make("pre", { className: "code" }, formula.texts[state.style]);
   body.tabIndex = 0;  // it scrolls
