@@ -57,7 +57,9 @@ def found(answers, key):
 )
 def test_only_the_page_itself_may_ask(server, headers, status):
     own = {"Content-Type": "application/json", **headers}
-    response = httpx.post(f"{server.address}/ask/derive", content=json.dumps(SQUARE), headers=own)
+    response = httpx.post(
+        f"{server.address}/ask/derive", content=json.dumps(SQUARE), headers=own, timeout=60
+    )
     assert response.status_code == status
     assert "default-src 'none'" in response.headers["content-security-policy"]
 
