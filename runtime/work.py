@@ -22,6 +22,8 @@ FACTORISATION_RATIO = 10
 """Cost of a factorisation, relative to a product of matrices of that size."""
 MATRIX_FUNCTION_RATIO = 200
 """Cost of SciPy's functions and equations of matrices, relative to such a product."""
+ROOT_OPS = 500_000
+"""Cost of a search for a root by SciPy, beside that of the equations."""
 COUNTED_SIZE = 16
 """Smallest of the sizes at which operations are counted; then at twice each of them in turn."""
 
@@ -58,13 +60,17 @@ class _Counter:
         self._count = 1.0
         point = special.random_point(self._interface, sizes, np.random.default_rng(0))
         scope: dict[str, Any] = {**point.sizes, **point.values}
-        scope |= {"_entries": self._entries, "_product": self._product}
+        scope |= {"_entries": self._entries, "_product": self._product, "_root": self._root}
         with suppress(OutOfDomain):
             self._text(scope, self._interface.shape("value", "", point.sizes))
         return self._count
 
     def _entries(self, result: Any) -> Any:
         self._count += ENTRY_OPS * (np.size(result) if isinstance(result, np.ndarray) else 1)
+        return result
+
+    def _root(self, result: Any) -> Any:
+        self._count += ROOT_OPS
         return result
 
     def _product(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -80,8 +86,8 @@ class _Counter:
 
 
 class _CountCalls(ast.NodeTransformer):
-    """Wraps matrix products and factorisations in calls of `_product`, and all other calls and
-    operations in calls of `_entries`."""
+    """Wraps matrix products and factorisations in calls of `_product`, searches for roots in calls
+    of `_root`, and all other calls and operations in calls of `_entries`."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -94,7 +100,7 @@ class _CountCalls(ast.NodeTransformer):
         name = "" if isinstance(node.func, ast.Lambda) else ast.unparse(node.func)
         if ".linalg." in name or name == "np.einsum":
             return _call("_product", [node.func, *node.args], node.keywords)
-        return _call("_entries", [node])
+        return _call("_root" if name == "scipy.optimize.root" else "_entries", [node])
 
 
 def _call(

@@ -18,7 +18,7 @@ from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import CallError, ModuleInterface
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.report import Reach, Report, Row
-from derivatrix.runtime.work import Work
+from derivatrix.runtime.work import ROOT_OPS, Work
 from derivatrix.runtime.workers import Workers
 from tests import fakes, marked
 from tests.marked import MARK, Copy
@@ -295,3 +295,10 @@ def test_reach_survives_a_certificate():
     assert "sizes beyond 3 of 5 thresholds" in str(report) and line in str(report)
     with pytest.raises(TypeError):
         Report.from_dict({**report.to_dict(), "reach": dataclasses.asdict(Reach(missed={"f": 3}))})
+
+
+def test_the_work_of_roots_is_counted():
+    x, y = dx.vector("x", n), dx.vector("y", n)
+    sample = dx.function("sample", [y], dx.root(x + x**3 - y, x, y), batch=[y])
+    work = Work(comparison._interface(sample))
+    assert work.operations({"n": 3, "batch": 1000}) > 1000 * ROOT_OPS / 10
