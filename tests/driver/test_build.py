@@ -1112,6 +1112,8 @@ def test_modules_with_second_derivatives_of_arrays(tmp_path):
     assert "the value is the jvp of square" in " ".join(second.__doc__.split())
     assert not dx.check(functions, tmp_path / "out", second=True)
     assert "square_second.py" in dx.build(functions, tmp_path / "out").removed
+    both = dx.build(functions[0], tmp_path / "both", ("cpu", "cuda"), verify=False, second=True)
+    assert both.modules == ("square", "square_cuda", "square_second", "square_second_cuda")
 
 
 def test_a_function_with_the_name_of_another_ones_second_derivatives(tmp_path):
