@@ -25,12 +25,13 @@ def operator(
     tensor, or `out=`; of several outputs, a named tuple of tensors. A structured input is replaced
     by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric.
 
-    It has derivatives by the inputs in `wrt`, in reverse and forward mode, and second derivatives
-    if it is scalar; other inputs get no gradients. It works with torch.compile, torch.func and
-    torch.vmap, which calls it for each sample, or once if it has `batch=` for the inputs that vary,
-    or if `batched` is the same function with that. Inputs in `batch` take any number of leading
-    axes, such as (batch, heads, n, d), which broadcast. The same arguments give the same operator;
-    its pickle holds the name and the file of the module.
+    It has first and second derivatives by the inputs in `wrt`, in reverse and forward mode; other
+    inputs get no gradients. Second derivatives of arrays are those of the module `f_second`, which
+    is compiled, or which `derivatrix build --second` has written. It works with torch.compile,
+    torch.func and torch.vmap, which calls it for each sample, or once if it has `batch=` for the
+    inputs that vary, or if `batched` is the same function with that. Inputs in `batch` take any
+    number of leading axes, such as (batch, heads, n, d), which broadcast. The same arguments give
+    the same operator; its pickle holds the name and the file of the module.
 
     Raises MissingPackageError without PyTorch, DeclarationError if `batched` is no batched module
     of the same function. Calls raise UnsupportedError for tensors of other types or devices and for

@@ -32,9 +32,9 @@ def function(
 
     Raises ShapeError, while JAX traces, for wrong shapes; UnsupportedError for arguments that are
     not real numbers of 32 or 64 bits, for derivatives by inputs that are not in `wrt`, second ones
-    of functions that are not scalar, and third ones. An error of a kernel, as for a matrix that is
-    not positive definite, becomes an error of JAX with its text. Raises MissingPackageError if JAX
-    is not installed or too old.
+    of arrays if the package was built without second=True, and third ones. An error of a kernel, as
+    for a matrix that is not positive definite, becomes an error of JAX with its text. Raises
+    MissingPackageError if JAX is not installed or too old.
     """
     require_package("jax", "0.5")
     return JaxFunction(module, batched, native)

@@ -15,8 +15,9 @@ def operator(module: ModuleType) -> Any:
     replaced by its projection on the structure, as (S + Sᵀ)/2 if S is declared symmetric. Inputs
     in `batch` take any number of leading axes; those that are known to have length 1 broadcast.
 
-    Gradients are the module's: `pytensor.grad` of a function, and once more of a scalar one. In
-    graphs that Numba compiles, the Op calls the kernel.
+    Gradients are the module's: `pytensor.grad` of a function, and once more of a scalar one, and of
+    an array if there is the module `f_second`, which `derivatrix build --second` writes. In graphs
+    that Numba compiles, the Op calls the kernel.
 
     Raises MissingPackageError if PyTensor is not installed or too old, LoadError if the module is
     not a generated one. The Op raises UnsupportedError for variables that are no float tensors,
