@@ -27,15 +27,18 @@ def objective(
 
 @lru_cache(maxsize=16)
 def _weighted(function: Function) -> ModuleType:
-    """Compile Σ wᵢ fᵢ for a function f, with the weights w as its last input."""
+    """Compile Σ wᵢ fᵢ for a function f, with the weights w of each output as its last inputs."""
     import derivatrix as dx
     from derivatrix.compiler.ir.arrays import Array
 
-    names = [leaf.name for leaf in function.inputs]
-    name = "weights"
-    while name in names:
-        name += "_"
-    weights = dx.tensor(name, *function.expression.shape)
-    total = dx.sum(weights * Array(function.expression))
-    inputs = [*names, weights]
+    inputs = list[Any](leaf.name for leaf in function.inputs)
+    terms = []
+    for output, node in function.outputs:
+        name = "_".join(filter(None, ("weights", output)))
+        while name in function.derivatives.inputs:
+            name += "_"
+        weights = dx.tensor(name, *node.shape)
+        inputs.append(weights)
+        terms.append(dx.sum(weights * Array(node)))
+    total = sum(terms[1:], terms[0])
     return dx.compile(dx.function(f"{function.name}_weighted", inputs, total, function.wrt))

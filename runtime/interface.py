@@ -188,8 +188,16 @@ class ModuleInterface:
     def all_results(self, kind: str) -> list[tuple[ModuleInterface, str]]:
         """List the arrays that a function returns for all outputs, in the order of the kernel: the
         interface of an output, and a key."""
-        interfaces = [self] if kind == "vjp" else self.outputs
+        interfaces = self._interfaces(kind)
         return [(interface, key) for interface in interfaces for key in interface.keys(kind)]
+
+    def by_output(self, kind: str, result: Any) -> list[dict[str, Any]]:
+        """Flatten the result of a function to a dict for each output, of a VJP to a single dict."""
+        return [interface.by_key(kind, result) for interface in self._interfaces(kind)]
+
+    def _interfaces(self, kind: str) -> list[ModuleInterface]:
+        """The interfaces of a function's parts: one for each output, or one for all of them."""
+        return [self] if kind == "vjp" else self.outputs
 
     def has_batch(self, kind: str, key: str) -> bool:
         """Return whether one of the arrays that a function returns has batch axes: not a cotangent

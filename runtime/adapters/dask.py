@@ -15,7 +15,7 @@ from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import argument_axes, batch_axes, float_type, sizes_of
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface, interface_of
 from derivatrix.templates.support.common.signature import BATCH_AXES
 
 
@@ -35,8 +35,8 @@ def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> 
     call = _Call(function)
     arguments = call.arguments(call.in_order(arrays, named))
     tuples = call.result_tuples(arguments)
-    keys = call.interface.keys(call.kind)
-    return call.packed([call.result(tuples, i, key) for i, key in enumerate(keys)])
+    results = call.interface.all_results(call.kind)
+    return call.packed([call.result(tuples, i, *result) for i, result in enumerate(results)])
 
 
 class _Call:
@@ -45,7 +45,7 @@ class _Call:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.dask = importlib.import_module("dask.array")
         self.module, self.kind = _module_and_kind(function)
-        self.interface = ModuleInterface(self.module)
+        self.interface = interface_of(self.module)
         self.name = f"{self.interface.name}.{self.kind}"
         if not self.interface.batched:
             raise UnsupportedError(
@@ -58,25 +58,45 @@ class _Call:
         self.dtype = np.dtype(np.float64)
 
     def in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the arrays in the order of the function's parameters."""
-        expected = self.interface.arguments(self.kind)
-        return in_order(self.name, expected, arrays, named) if named else arrays
+        """Return the arrays in the order of the function's parameters, the cotangents of several
+        outputs one by one."""
+        parameters = [*self.interface.arguments(self.kind)]
+        outputs = self.interface.output_names
+        if self.kind != "vjp" or not outputs:
+            return in_order(self.name, parameters, arrays, named) if named else arrays
+        parameters = [*parameters[: -len(outputs)], "cotangent"]
+        *inputs, cotangents = in_order(self.name, parameters, arrays, named)
+        if not isinstance(cotangents, tuple) or len(cotangents) != len(outputs):
+            raise UnsupportedError(
+                f"{self.name}: argument cotangent is {type(cotangents).__name__}; expected a tuple "
+                f"of the cotangents of {', '.join(outputs)}"
+            )
+        return [*inputs, *cotangents]
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
-        """Check the arrays, and return each followed by the labels of its axes."""
+        """Check the arrays, and return each followed by the labels of its axes. None stands for
+        zeros as the cotangent of one of several outputs."""
         expected = self.interface.arguments(self.kind)
         if len(arrays) != len(expected):
             raise UnsupportedError(
                 f"{self.name}: takes {len(expected)} arrays ({', '.join(expected)}), "
                 f"not {len(arrays)}"
             )
-        pairs = zip(expected, arrays, strict=True)
-        arguments = {name: self._array(name, array) for name, array in pairs}
-        shapes = {name: array.shape for name, array in arguments.items()}
+        known = {
+            name: self._array(name, array)
+            for name, array in zip(expected, arrays, strict=True)
+            if array is not None or not name.startswith("cotangent_")
+        }
+        shapes = {name: array.shape for name, array in known.items()}
         self._require_shapes(shapes)
-        count = len(batch_axes(self.interface, expected, shapes))
+        samples = batch_axes(self.interface, {name: expected[name] for name in known}, shapes)
+        count = len(samples)
         self.samples = tuple(f"samples {axis}" for axis in range(count))
-        self.dtype = np.dtype(float_type(arguments.values()))
+        self.dtype = np.dtype(float_type(known.values()))
+        arguments = {
+            name: known[name] if name in known else self._zeros(samples + entry.core(self.sizes))
+            for name, entry in expected.items()
+        }
         labelled: list[Any] = []
         for name, array in arguments.items():
             axes = len(argument_axes(expected[name], array.shape))
@@ -91,10 +111,10 @@ class _Call:
         meta = np.empty(0, object)
         return self.dask.blockwise(call, self.samples, *arguments, dtype=object, meta=meta)
 
-    def result(self, tuples: Any, index: int, key: str) -> Any:
-        """Make the array of one result."""
-        shape = self.interface.shape(self.kind, key, self.sizes)
-        is_sum = not self.interface.has_batch(self.kind, key)
+    def result(self, tuples: Any, index: int, interface: ModuleInterface, key: str) -> Any:
+        """Make the array of one result; `interface`: of its output."""
+        shape = interface.shape(self.kind, key, self.sizes)
+        is_sum = not interface.has_batch(self.kind, key)
         core = shape if is_sum else shape[1:]
         axes = {f"axis {number}": size for number, size in enumerate(core)}
         count = len(self.samples)
@@ -112,29 +132,39 @@ class _Call:
 
     def packed(self, arrays: Sequence[Any]) -> Any:
         """Nest the results as the function returns them."""
-        count = len(self.interface.wrt)
+        count, title = len(self.interface.wrt), self.kind.capitalize()
+        has_outputs = bool(self.interface.output_names)
         if self.kind in ("value", "jvp"):
-            return arrays[0]
+            return self._by_output(title, arrays)
         if self.kind == "value_and_gradient":
             value, *gradients = arrays
             return self.module.ValueAndGradient(value, self._named("Gradient", gradients))
-        if self.kind != "hessian":
-            return self._named(self.kind.capitalize(), arrays)
+        if self.kind != "hessian" and not (self.kind == "jacobian" and has_outputs):
+            return self._named(title, arrays)
         rows = [arrays[row : row + count] for row in range(0, len(arrays), count)]
-        return self._named("Hessian", [self._named("HessianRow", row) for row in rows])
+        parts = [self._named(f"{title}Row", row) for row in rows]
+        return self._by_output(title, parts) if has_outputs else self._named(title, parts)
+
+    def _by_output(self, title: str, parts: Sequence[Any]) -> Any:
+        """Nest a part for each output."""
+        return getattr(self.module, title)(*parts) if self.interface.output_names else parts[0]
 
     def _named(self, title: str, parts: Sequence[Any]) -> Any:
         return parts[0] if len(parts) == 1 else getattr(self.module, title)(*parts)
 
     def _require_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
         self.sizes = sizes_of(self.interface, shapes)
-        for name, entry in self.interface.arguments(self.kind).items():
-            axes, core = argument_axes(entry, shapes[name]), entry.core(self.sizes)
-            if shapes[name] != axes + core:
-                expected = f"({', '.join(map(str, (*[BATCH_AXES] * entry.batched, *core)))})"
+        entries = self.interface.arguments(self.kind)
+        for name, shape in shapes.items():
+            axes, core = argument_axes(entries[name], shape), entries[name].core(self.sizes)
+            if shape != axes + core:
+                texts = map(str, (*[BATCH_AXES] * entries[name].batched, *core))
                 raise ShapeError(
-                    f"{self.name}: argument {name} has shape {shapes[name]}; expected {expected}"
+                    f"{self.name}: argument {name} has shape {shape}; expected ({', '.join(texts)})"
                 )
+
+    def _zeros(self, shape: tuple[int, ...]) -> Any:
+        return self.dask.zeros(shape, self.dtype, chunks=-1)
 
     def _array(self, name: str, value: Any) -> Any:
         array = self.dask.asarray(value)
@@ -176,7 +206,8 @@ def _module_and_kind(function: Callable[..., Any]) -> tuple[ModuleType, str]:
 
 def _call_chunk(module: ModuleType, kind: str, *blocks: Any) -> tuple[Any, ...]:
     """Call a function for the samples of one chunk, and return its arrays."""
-    return tuple(_leaves(getattr(module, kind)(*map(_single_block, blocks))))
+    arguments = interface_of(module).grouped(kind, [*map(_single_block, blocks)])
+    return tuple(_leaves(getattr(module, kind)(*arguments)))
 
 
 def _single_block(block: Any) -> Any:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.adapters.packages import require_package
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import interface_of
 
 
 def operator(module: ModuleType) -> Any:
@@ -26,4 +26,4 @@ def operator(module: ModuleType) -> Any:
     require_package("pytensor", "2.38")
     from derivatrix.runtime.adapters.pytensor_operator import GeneratedOp
 
-    return GeneratedOp(ModuleInterface(module).module, "value")
+    return GeneratedOp(interface_of(module).module, "value")

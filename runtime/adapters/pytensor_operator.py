@@ -23,7 +23,7 @@ from derivatrix.runtime.adapters.contractions import tangential
 from derivatrix.runtime.adapters.second import has_second, second_of, without_second
 from derivatrix.runtime.adapters.sizes import float_type
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import interface_of
 from derivatrix.templates.support.common.signature import indented, tuple_text
 
 FLOATS = ("float32", "float64")
@@ -41,7 +41,7 @@ class GeneratedOp(Op):
 
     def __init__(self, module: ModuleType, kind: str) -> None:
         self.module, self.kind = module, kind
-        self.interface = ModuleInterface(module)
+        self.interface = interface_of(module)
         self.interface.require(kind)
         self.inputs = self.interface.inputs
         self.wrt = [self.inputs.index(entry) for entry in self.interface.wrt]
@@ -50,7 +50,7 @@ class GeneratedOp(Op):
         self.curved: list[int] = []
         if self.interface.directions:
             self.curved = [self.inputs.index(entry) for entry in self.interface.directions]
-        elif self.interface.output and has_second(self.interface):
+        elif not self.interface.has_gradient and has_second(self.interface):
             self.curved = self.wrt
 
     def __reduce__(self) -> Any:
@@ -60,26 +60,28 @@ class GeneratedOp(Op):
         return f"{self.interface.name}.{self.kind}"
 
     def __call__(self, /, *inputs: Any, **options: Any) -> Any:
-        """Return the variable of the result, for inputs by position or name. Several batch axes, or
-        none, become one before the Op, and again several after it."""
+        """Return the variable of the result, or a named tuple of those of several outputs, for
+        inputs by position or name. Several batch axes, or none, become one before the Op, and again
+        several after it."""
         expected = self.interface.arguments(self.kind)
         named = {name: options.pop(name) for name in expected if name in options}
         if named:
             inputs = in_order(str(self), expected, inputs, named)
-        if not self.interface.batched or len(inputs) != len(expected):
-            return super().__call__(*inputs, **options)
-        variables = [self._variable(name, x) for name, x in zip(expected, inputs, strict=True)]
-        ranks = [len(entry.shape) if entry.batched else None for entry in expected.values()]
-        axes = _several_axes(variables, ranks)
-        if axes is None:
-            return super().__call__(*variables, **options)
-        merged = [
-            x if rank is None else _merged(x, axes, rank)
-            for x, rank in zip(variables, ranks, strict=True)
-        ]
-        result = super().__call__(*merged, **options)
-        shape = (*axes, *tuple(result.shape)[1:])
-        return pt.reshape(result, shape, ndim=len(shape))
+        variables, axes = [*inputs], None
+        if self.interface.batched and len(inputs) == len(expected):
+            variables = [self._variable(name, x) for name, x in zip(expected, inputs, strict=True)]
+            ranks = [len(entry.shape) if entry.batched else None for entry in expected.values()]
+            axes = _several_axes(variables, ranks)
+            if axes is not None:
+                variables = [
+                    x if rank is None else _merged(x, axes, rank)
+                    for x, rank in zip(variables, ranks, strict=True)
+                ]
+        returns_list = options.pop("return_list", False)
+        results: Any = super().__call__(*variables, return_list=True, **options)
+        if axes is not None:
+            results = [_with_axes(result, axes) for result in results]
+        return results if returns_list else self.interface.packed_value(results)
 
     def make_node(self, *inputs: Any) -> Apply:
         expected = self.interface.arguments(self.kind)
@@ -94,11 +96,14 @@ class GeneratedOp(Op):
         real = float_type(variables)
         variables = [v if v.dtype == real else v.astype(real) for v in variables]
         gradients = [variables[position].type for position in self.wrt]
-        value = TensorType(real, (None,) * (len(self.interface.output) + self.interface.batched))
+        values = [
+            TensorType(real, (None,) * (len(interface.output) + interface.batched))
+            for interface in self.interface.outputs
+        ]
         types = {
-            "value": [value],
-            "jvp": [value],
-            "value_and_gradient": [value, *gradients],
+            "value": values,
+            "jvp": values,
+            "value_and_gradient": [*values, *gradients],
             "vjp": gradients,
             "hvp": gradients,
         }
@@ -123,8 +128,9 @@ class GeneratedOp(Op):
         lengths = {x.shape[0] for e, x in zip(entries, inputs, strict=True) if e.batched}
         if len(lengths) > 1:
             raise ShapeError(f"{self}: the lengths of the batch axes differ: {sorted(lengths)}")
-        result = getattr(self.module, self.kind)(*inputs)
-        arrays = self.interface.by_key(self.kind, result).values()
+        result = getattr(self.module, self.kind)(*self.interface.grouped(self.kind, inputs))
+        parts = self.interface.by_output(self.kind, result)
+        arrays = [array for part in parts for array in part.values()]
         for array, output, storage in zip(arrays, node.outputs, output_storage, strict=True):
             storage[0] = np.asarray(array, dtype=output.dtype)
 
@@ -219,7 +225,7 @@ class GeneratedOp(Op):
             return f"there is no derivative by {self.inputs[position].name}; declare it in wrt"
         if self.is_scalar or self.curved:
             return f"{self.interface.name}: there are no third derivatives"
-        if not self.interface.output:
+        if self.interface.has_gradient:
             return f"{self.interface.name}: has no second derivatives, as it has a batch axis"
         return without_second(self.interface)
 
@@ -293,6 +299,12 @@ def _merged(variable: Any, axes: Any, rank: int) -> Any:
     core = tuple(variable.shape)[variable.ndim - rank :]
     stretched = pt.broadcast_to(variable, (*axes, *core))
     return pt.reshape(stretched, (pt.prod(pt.stack(axes)) if axes else 1, *core), ndim=1 + rank)
+
+
+def _with_axes(variable: Any, axes: Any) -> Any:
+    """Split the one batch axis of a variable into `axes`."""
+    shape = (*axes, *tuple(variable.shape)[1:])
+    return pt.reshape(variable, shape, ndim=len(shape))
 
 
 def _is_connected(tangent: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from derivatrix.runtime.adapters.scipy_inputs import Inputs, Part, Point
 from derivatrix.runtime.errors import UnsupportedError
-from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.interface import interface_of
 
 Array = np.ndarray
 
@@ -45,10 +46,10 @@ class Objective:
         fixed: Mapping[str, Any],
         weighted: Callable[[], ModuleType] | None = None,
     ) -> None:
-        """weighted: makes a module of Σ wᵢ fᵢ, with the weights w as its last input, which `hess`
-        of an array function f needs."""
+        """weighted: makes a module of Σ wᵢ fᵢ, with the weights w of each output as its last
+        inputs, which `hess` of an array function f needs."""
         self.module = module
-        self._interface = ModuleInterface(module)
+        self._interface = interface_of(module)
         self.name = self._interface.name
         self._inputs = Inputs(self._interface, wrt, fixed)
         self._weighted = weighted
@@ -73,9 +74,10 @@ class Objective:
         return self._evaluate(self._scalar_point("fun", x))[1]
 
     def residual(self, x: Any) -> Array:
-        """Return the value of an array function, flat."""
+        """Return the value of an array function, flat; several outputs, one after the other."""
         point = self._array_point("residual", x)
-        return np.array(self.module.value(*self._inputs.values(point))).reshape(-1)
+        parts = self._call_by_output("value", *self._inputs.values(point))
+        return _stacked([np.array(part[""]).reshape(-1) for part in parts])
 
     def jac(self, x: Any) -> Array:
         """Return the gradient of a scalar function, or the Jacobian matrix of an array function,
@@ -84,25 +86,30 @@ class Objective:
             point = self._inputs.point(x)
             return point.pullback(self._evaluate(point)[2])
         point = self._array_point("jac", x)
-        jacobians = self._call("jacobian", *self._inputs.values(point))
-        columns = [_matrix(point, part, jacobians[part.entry.name]) for part in point.parts]
-        return np.concatenate(columns, axis=1)
+        rows = [
+            np.concatenate(
+                [_matrix(point, part, jacobians[part.entry.name]) for part in point.parts], axis=1
+            )
+            for jacobians in self._call_by_output("jacobian", *self._inputs.values(point))
+        ]
+        return _stacked(rows)
 
     def jac_operator(self, x: Any) -> LinearOperator:
         """Return the Jacobian of an array function as an operator, whose products are the module's
         `jvp` and `vjp`."""
         point = self._array_point("jac_operator", np.array(x))
         values = self._inputs.values(point)
-        value_shape = self._inputs.value_shape(point)
+        shapes = self._inputs.value_shapes(point)
 
         def product(vector: Array) -> Array:
             tangents = self._inputs.tangents(point, vector.reshape(-1))
-            return np.asarray(self._call("jvp", *values, *tangents)[""]).reshape(-1)
+            parts = self._call_by_output("jvp", *values, *tangents)
+            return _stacked([np.asarray(part[""]).reshape(-1) for part in parts])
 
         def transposed_product(vector: Array) -> Array:
-            return point.pullback(self._call("vjp", *values, vector.reshape(value_shape)))
+            return point.pullback(self._call("vjp", *values, *_split(vector, shapes)))
 
-        shape = prod(value_shape), len(point.vector)
+        shape = sum(map(prod, shapes)), len(point.vector)
         return LinearOperator(shape, product, transposed_product, dtype=np.float64)
 
     def hess(self, x: Any, v: Any = None) -> Array:
@@ -140,17 +147,24 @@ class Objective:
         return product
 
     def _call(self, kind: str, *arguments: Array) -> dict[str, Any]:
-        """Call a function of the module, and return its arrays by key. Raises UnsupportedError if
-        the module was built without it."""
+        """Call a function of the module with a single result for all outputs, and return its arrays
+        by key. Raises UnsupportedError if the module was built without it."""
+        return self._call_by_output(kind, *arguments)[0]
+
+    def _call_by_output(self, kind: str, *arguments: Array) -> list[dict[str, Any]]:
+        """Call a function of the module, and return its arrays by key for each output."""
         self._interface.require(kind)
-        return self._interface.by_key(kind, getattr(self.module, kind)(*arguments))
+        values = self._interface.grouped(kind, arguments)
+        return self._interface.by_output(kind, getattr(self.module, kind)(*values))
 
     def _scalar_point(self, method: str, x: Any) -> Point:
         if not self._interface.is_scalar:
-            batch = ", one number a sample" if not self._interface.output else ""
+            result = "an array, one number a sample" if self._interface.has_gradient else "an array"
+            if self._interface.output_names:
+                result = ", ".join(self._interface.output_names)
             raise UnsupportedError(
-                f"{self.name}: {method} is of scalar functions, and this one returns an "
-                f"array{batch}; use residual, or declare the sum of its entries"
+                f"{self.name}: {method} is of scalar functions, and this one returns {result}; use "
+                "residual, or declare the sum of its entries"
             )
         return self._inputs.point(x)
 
@@ -187,13 +201,26 @@ class Objective:
             )
         module = self._weighted()
         point = self._inputs.point(x)
-        weights = self._inputs.numbers("v", v)
-        shape = self._interface.shape("value", "", point.sizes)
-        fixed = {**self._inputs.fixed, module.INPUTS[-1]["name"]: weights.reshape(shape)}
+        weights = _split(self._inputs.numbers("v", v), self._inputs.value_shapes(point))
+        names = [entry["name"] for entry in module.INPUTS[-len(weights) :]]
+        fixed = {**self._inputs.fixed, **dict(zip(names, weights, strict=True))}
         weighted = Objective(module, self._inputs.names, fixed)
         # fixes its sizes, and the centre of orthogonal matrices, so that its vectors are the same
         weighted.pack(self.unpack(np.zeros_like(point.vector)))
         return weighted.hess(point.vector)
+
+
+def _stacked(rows: list[Array]) -> Array:
+    """Stack the rows of all outputs."""
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def _split(vector: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Split a vector with a number for each entry of `residual` into arrays of the outputs."""
+    vector = vector.reshape(sum(map(prod, shapes)))
+    ends = [*accumulate(map(prod, shapes))]
+    pairs = zip(np.split(vector, ends[:-1]), shapes, strict=True)
+    return [part.reshape(shape) for part, shape in pairs]
 
 
 def _matrix(point: Point, part: Part, jacobian: Any) -> Array:

@@ -143,10 +143,13 @@ class Inputs:
             for entry in self.interface.wrt
         ]
 
-    def value_shape(self, point: Point) -> tuple[int, ...]:
-        """Return the shape of the function's value."""
-        shape = self.interface.shape("value", "", point.sizes)
-        return self._over_axes(shape[1:], point.sizes) if self.interface.batched else shape
+    def value_shapes(self, point: Point) -> list[tuple[int, ...]]:
+        """Return the shapes of the function's outputs."""
+        outputs = self.interface.outputs
+        shapes = [output.shape("value", "", point.sizes) for output in outputs]
+        if not self.interface.batched:
+            return shapes
+        return [self._over_axes(shape[1:], point.sizes) for shape in shapes]
 
     def _batch_axes(self, arrays: Mapping[str, Array]) -> tuple[int, ...] | None:
         """Return the batch axes of arrays; None if no input among them has any."""
