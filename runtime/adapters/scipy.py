@@ -36,7 +36,8 @@ class Objective:
 
     `pack` and `unpack` convert the free inputs to x and back. A structured input has a
     parametrisation, so that any x is a point. A scalar function has `fun`, `jac`, `hess`, `hessp`;
-    an array function `residual`, `jac` (a matrix), `jac_operator`. Results are float64.
+    an array function `residual`, `jac` (a matrix), `jac_operator`, of several outputs one after the
+    other. Results are float64.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import DeclarationError
-from derivatrix.runtime.interface import interfaces
+from derivatrix.runtime.interface import interface_of
 from derivatrix.runtime.sampling import PROJECTED, project
 from derivatrix.templates.support.common.arguments import _number_array
 
@@ -24,7 +24,7 @@ def require_structures(module: ModuleType, /, *inputs: Any, **named: Any) -> Non
 
     Raises UnsupportedError for missing or superfluous inputs, ShapeError for wrong shapes,
     ValueError and TypeError for an input that is no array of real numbers."""
-    interface = interfaces(module)[0]
+    interface = interface_of(module)
     names = [entry.name for entry in interface.inputs]
     pairs = zip(names, in_order(interface.name, names, inputs, named), strict=True)
     arrays = {name: _number_array(interface.name, name, value) for name, value in pairs}
