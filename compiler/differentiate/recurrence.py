@@ -345,7 +345,7 @@ class _Recurrence:
             self._tangents[leaf]: tangents[leaf].node for leaf in loop.operands[carry_count:]
         }
         terms = {
-            Leaf(f"b_{carry.name}", carry.shape, role="placeholder"): (carry, term)
+            _injection(carry): (carry, term)
             for carry, term in zip(varying, over_time(added, values, loop.length), strict=True)
             if not is_zero(term.node)
         }
@@ -362,7 +362,7 @@ class _Recurrence:
             loop.length,
             loop.is_reversed,
             {leaf: self._tangents[carry] for leaf, (carry, _) in terms.items()},
-            self._names_of_derivatives(),
+            self._names_of_derivatives() | self._names_of_injections,
         )
         results = dict(zip(varying, states, strict=True))
         return tuple(
@@ -407,11 +407,7 @@ class _Recurrence:
             carry: simplify([before_steps(cotangent, loop.is_reversed).node])[0]
             for carry, cotangent in zip(loop.carries, cotangents, strict=True)
         }
-        injected = {
-            Leaf(f"b_{carry.name}", carry.shape, role="placeholder"): carry
-            for carry, term in terms.items()
-            if not is_zero(term)
-        }
+        injected = {_injection(carry): carry for carry, term in terms.items() if not is_zero(term)}
         for leaf, carry in injected.items():
             pulled[loop.carries.index(carry)].append(leaf)
         arguments = dict(zip(loop.operands, at.arguments, strict=True))
@@ -430,7 +426,7 @@ class _Recurrence:
             loop.length,
             not loop.is_reversed,
             {leaf: adjoints[carry] for leaf, carry in injected.items()},
-            self.names | self._names_of_adjoints(adjoints),
+            self.names | self._names_of_adjoints(adjoints) | self._names_of_injections,
         )
         results = {
             position: last_state(adjoint, not loop.is_reversed)
@@ -439,6 +435,12 @@ class _Recurrence:
         for position, carry_position in enumerate(loop.injections or (), len(loop.carries)):
             results[position] = before_steps(states[carry_position], not loop.is_reversed)
         return results
+
+    @property
+    def _names_of_injections(self) -> dict[Leaf, str]:
+        carries = self.loop.carries
+        several = len(carries) > 1
+        return {_injection(leaf): f"b_{self.names[leaf]}" if several else "b" for leaf in carries}
 
     def _names_of_adjoints(self, adjoints: Mapping[Leaf, Leaf]) -> dict[Leaf, str]:
         """Call an adjoint λ, with the name of its carry where there are several."""
@@ -564,6 +566,11 @@ class _Recurrence:
             f"np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
             f"({', '.join([states, *arguments])})"
         )
+
+
+def _injection(carry: Leaf) -> Leaf:
+    """Return the placeholder of the term that a linear loop adds to a carry."""
+    return Leaf(f"b_{carry.name}", carry.shape, role="placeholder")
 
 
 def _without(nodes: Sequence[Node], tangents: Sequence[Leaf]) -> list[Node]:
