@@ -6,14 +6,19 @@ from functools import _lru_cache_wrapper
 
 import pytest
 
+from derivatrix.compiler.differentiate import recurrence
 from derivatrix.compiler.driver import derivation_cache
 from derivatrix.compiler.ir import divided_differences
 
 
+OF_EXPRESSIONS = (divided_differences, recurrence)
+
+
 def forget() -> None:
-    """Clear all of it, but the classes of divided differences, which expressions are made of."""
+    """Clear all of it, but the classes of divided differences and the operations of loops, which
+    expressions are made of."""
     for name, module in [*sys.modules.items()]:
-        if name.startswith("derivatrix.compiler.") and module is not divided_differences:
+        if name.startswith("derivatrix.compiler.") and module not in OF_EXPRESSIONS:
             for value in [*vars(module).values()]:
                 if isinstance(value, _lru_cache_wrapper):
                     value.cache_clear()

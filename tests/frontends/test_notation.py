@@ -197,7 +197,7 @@ BAD: list[tuple[str, str, str]] = [
     ("X\\x", " ^", "solve"),
     ("x\u2019", " ^", "apostrophe"),
     ("x.T", " ^", "the transpose is '"),
-    ("y = x", "  ^", "has no ="),
+    ("y + (y = x)", "       ^", "has no ="),
     ('einsum("ij', "       ^", "never closed"),
     ("q + x", "^", "'q' is not known"),
     ("x'*y + Y", "       ^", "did you mean y"),
