@@ -10,7 +10,6 @@ from derivatrix.compiler.differentiate import recurrence
 from derivatrix.compiler.driver import derivation_cache
 from derivatrix.compiler.ir import divided_differences
 
-
 OF_EXPRESSIONS = (divided_differences, recurrence)
 
 
