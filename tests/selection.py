@@ -12,6 +12,14 @@ FEW = {
     "adapters/jax/test_derivatives.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 2,
     },
+    "adapters/jax/test_second.py": {
+        "test_full_matrices_for_structured_inputs": 1,
+        "test_second_derivatives": 8,
+    },
+    "adapters/torch/test_second.py": {
+        "test_double_backward": 2,
+        "test_second_derivatives": 5,
+    },
     "adapters/pytensor/test_pytensor.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 2,
     },
