@@ -107,7 +107,8 @@ class _Call:
 
     def result_tuples(self, arguments: Sequence[Any]) -> Any:
         """Call the function for each chunk of samples; the chunks of the array are the results."""
-        call = partial(_call_chunk, self.module, self.kind)
+        cotangents = len(self.interface.output_names) if self.kind == "vjp" else 0
+        call = partial(_call_chunk, self.module, self.kind, cotangents)
         meta = np.empty(0, object)
         return self.dask.blockwise(call, self.samples, *arguments, dtype=object, meta=meta)
 
@@ -204,9 +205,12 @@ def _module_and_kind(function: Callable[..., Any]) -> tuple[ModuleType, str]:
     return module, name
 
 
-def _call_chunk(module: ModuleType, kind: str, *blocks: Any) -> tuple[Any, ...]:
-    """Call a function for the samples of one chunk, and return its arrays."""
-    arguments = interface_of(module).grouped(kind, [*map(_single_block, blocks)])
+def _call_chunk(module: ModuleType, kind: str, cotangents: int, *blocks: Any) -> tuple[Any, ...]:
+    """Call a function for the samples of one chunk, and return its arrays. cotangents: how many of
+    the last blocks are one argument, the cotangents of several outputs."""
+    arguments = [*map(_single_block, blocks)]
+    if cotangents:
+        arguments = [*arguments[:-cotangents], tuple(arguments[-cotangents:])]
     return tuple(_leaves(getattr(module, kind)(*arguments)))
 
 

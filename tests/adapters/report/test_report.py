@@ -42,7 +42,7 @@ def test_a_page_says_what_was_declared(page):
     cells = page.all("td")
     assert cells[:4] == ["A", "(n, n)", "symmetric", ""]
     assert cells[4:8] == ["B", "(n, k)", "general", "differentiated"]
-    assert "differentiated, with a batch axis" in cells
+    assert "differentiated, with batch axes" in cells
     assert residual.declaration in page.all("pre", class_="code")
     assert any("k >= 3" in line for line in page.all("p", class_="note"))
 
