@@ -95,12 +95,9 @@ def small(
 def all_cotangents(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> PointResult:
     """Check that the VJP of the cotangents of all outputs is the sum of the VJPs of each."""
     random = np.random.default_rng([seed, 9])
-    chosen = sampling.assignments(interface, sizes)[0]
-    points = [special.random_point(output, chosen, random) for output in interface.outputs]
+    assignment = sampling.assignments(interface, sizes)[0]
+    points = [special.random_point(output, assignment, random) for output in interface.outputs]
     values, label = points[0].values, points[0].label
-    rows: list[Row] = []
-    if "vjp" not in interface.kinds:
-        return PointResult(rows, label)
     pairs = zip(interface.outputs, points, strict=True)
     try:
         single = [output.results("vjp", replace(p, values=values)) for output, p in pairs]
@@ -109,6 +106,7 @@ def all_cotangents(interface: ModuleInterface, sizes: Mapping[str, int], seed: i
         together = interface.by_key("vjp", result)
     except CallError as error:
         return PointResult([Row.failure("cotangents", "vjp", str(error), point=label)], label)
+    rows: list[Row] = []
     for key, array in together.items():
         terms = np.stack([part[key] for part in single])
         size = measure.largest(np.abs(terms).sum(axis=0)) or 1.0

@@ -95,13 +95,13 @@ def run_recurrence(
             for position, leaf in enumerate(placeholders)
         }
         nodes = simplify(substitute(following, renamed))
-        kept = {
-            carry: _kept(structures[carry], node)
+        after_step = {
+            carry: _structure_after_step(structures[carry], node)
             for carry, node in zip(carries, nodes, strict=True)
         }
-        if structures == structures | kept:
+        if structures == structures | after_step:
             break
-        structures |= kept
+        structures |= after_step
     loop = Loop(
         carries=tuple(renamed[leaf] for leaf in carries),
         slices=tuple(renamed[leaf] for leaf in ordered),
@@ -231,7 +231,7 @@ def _structure(node: Node, leaf: Leaf) -> str:
     return next((name for name in STRUCTURES if _has(node, name)), "general")
 
 
-def _kept(structure: str, node: Node) -> str:
+def _structure_after_step(structure: str, node: Node) -> str:
     """Return the structure that a carry still has after a step, `node`, if it had one before."""
     weaker = STRUCTURES[STRUCTURES.index(structure) :] if structure in STRUCTURES else ()
     names = (name for name in weaker if DECLARED_FACTS[name] <= DECLARED_FACTS[structure])

@@ -117,6 +117,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             formulas=_equations(derivatives, kind),
             plan=kernel_plan(derivatives, kind, target),
             result=_result(derivatives, kind),
+            cotangents=len(function.output_names) if kind == "vjp" else 0,
         )
         for kind in function.kinds
     ]

@@ -18,8 +18,6 @@ from derivatrix.compiler.plan.steps import Plan
 from derivatrix.templates.support.common.module import FACTS
 from derivatrix.version import VERSION
 
-COTANGENT_PREFIX = "cotangent_"
-"""The beginning of the names of several outputs' cotangents; no input has the name of one."""
 METHODS = ("count", "index")
 """Methods of tuples, which a field of the same name hides."""
 
@@ -148,7 +146,7 @@ def _functions(module: ModuleDescription) -> Iterator[str]:
         function = module.operator.function
         leaves = _Leaves({}, "_Operator", "", bare=True)
         result_type = leaves.type(function.result, title(function.name))
-        yield _definition(function.name, _parameters(function.plan), "", result_type)
+        yield _definition(function.name, _parameters(function), "", result_type)
 
 
 def _overloads(function: FunctionDescription) -> Iterator[str]:
@@ -158,7 +156,7 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
     without_out = f"{out}: None = None"
     arrays = any(argument.shape for argument in plan.arguments)
     exact = "NDArray[np.float32]" if arrays else "np.float32"
-    narrow = _parameters(plan, lambda kind: exact if kind != "_Rank0" or not arrays else kind)
+    narrow = _parameters(function, lambda kind: exact if kind != "_Rank0" or not arrays else kind)
     result = function.result
     single = _Leaves(ranks, "NDArray[np.float32]", "np.float32").type(result, path)
     double = _Leaves(ranks, "NDArray[np.float64]", "np.float64").type(result, path)
@@ -167,31 +165,31 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
     yield "@overload"
     yield _definition(function.name, narrow, without_out, single)
     yield "@overload"
-    yield _definition(function.name, _parameters(plan), without_out, double)
+    yield _definition(function.name, _parameters(function), without_out, double)
     yield "@overload"
-    yield _definition(function.name, _parameters(plan), with_out, out_result)
+    yield _definition(function.name, _parameters(function), with_out, out_result)
 
 
 def _untyped(module: ModuleDescription) -> Iterator[str]:
     """Write the public functions for devices, whose arrays are CuPy's."""
     leaves = _Leaves({}, "Any", "", bare=True)
     for function in module.functions:
-        inputs = [(name, "Any") for name, _ in _parameters(function.plan)]
+        inputs = [(name, "Any") for name, _ in _parameters(function)]
         result_type = leaves.type(function.result, title(function.name))
         yield _definition(function.name, inputs, f"{_out(function.plan)}: Any = None", result_type)
 
 
 def _parameters(
-    plan: Plan, type_of: Callable[[str], str] = lambda kind: kind
+    function: FunctionDescription, type_of: Callable[[str], str] = lambda kind: kind
 ) -> list[tuple[str, str]]:
     """Return the names and types of the public parameters: the cotangents of several outputs are
     one tuple. type_of: maps "_Rank1" and so on to types."""
-    parameters = [(a.name, type_of(_parameter_type(a.shape))) for a in plan.arguments]
-    cotangents = [kind for name, kind in parameters if name.startswith(COTANGENT_PREFIX)]
-    if plan.name != "vjp_kernel" or not cotangents:
+    arguments = function.plan.arguments
+    parameters = [(a.name, type_of(_parameter_type(a.shape))) for a in arguments]
+    if not function.cotangents:
         return parameters
-    types = ", ".join(f"{kind} | None" for kind in cotangents)
-    return [*parameters[: -len(cotangents)], ("cotangent", f"tuple[{types}]")]
+    types = ", ".join(f"{kind} | None" for _, kind in parameters[-function.cotangents :])
+    return [*parameters[: -function.cotangents], ("cotangent", f"tuple[{types}]")]
 
 
 def _parameter_type(shape: Shape) -> str:

@@ -282,7 +282,7 @@ class OperationSteps(Workspace):
         source = self._natural(node.arguments[0][0])
         view = self._fresh(node.shape, range(node.ndim))
         start, _ = node.parameters
-        self.steps.append(Range(view.buffer, source, start))
+        self.steps.append(Range(view.buffer, source, sympy.sympify(start)))
         self._views[node] = view
         return view
 

@@ -4,14 +4,15 @@ of them, and what does not depend on the carries computed before the loop."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+
+import numpy as np
 
 from derivatrix.compiler.differentiate.recurrence import over_time, run_recurrence
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import depending, transformed
-from derivatrix.compiler.ir.operation import Loop, Operation
+from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.uses import is_elementwise
 
@@ -29,21 +30,49 @@ def _planned(node: ir.Node) -> ir.Node:
     return _unstacked(node) if node.stack else _hoisted(node)
 
 
-def _no_value(*_: object) -> NoReturn:
-    raise NotImplementedError("ranges of states are made when kernels are planned")
+def _ranged(node: ir.Node, left_out: Parameters) -> ir.Node:
+    return ir.Apply(RANGE, ((node, ()),), (), left_out)
 
 
-RANGE = Operation(
+def _bounds(left_out: Parameters) -> tuple[int, int | None]:
+    """Return the start and end of a range as Python's slices have them."""
+    first, last = left_out
+    assert isinstance(first, int) and isinstance(last, int)
+    return first, -last or None
+
+
+def _range_shape(cores: Sequence[Shape], left_out: Parameters) -> tuple[Shape, ...]:
+    start, end = _bounds(left_out)
+    length, *axes = cores[0]
+    return ((length - start + (end or 0), *axes),)
+
+
+def _range_value(arguments: Sequence[np.ndarray], left_out: Parameters) -> tuple[np.ndarray, ...]:
+    start, end = _bounds(left_out)
+    return (arguments[0][start:end],)
+
+
+def _range_text(arguments: Sequence[str], left_out: Parameters, output: int) -> str:
+    start, end = _bounds(left_out)
+    return f"{arguments[0]}[{start}:{'' if end is None else end}]"
+
+
+def _range_differential(at: Point) -> tuple[Array, ...]:
+    return (Array(_ranged(at.tangents[0].node, at.parameters)),)
+
+
+RANGE: Operation = Operation(
     name="range_of_states",
     ranks=(1,),
-    shapes=lambda cores, parameters: ((parameters[1], *cores[0][1:]),),
-    value=_no_value,
-    differential=_no_value,
-    numpy=lambda arguments, parameters, output: arguments[0],
+    shapes=_range_shape,
+    value=_range_value,
+    differential=_range_differential,
+    numpy=_range_text,
     unicode="{0}",
 )
-"""The states of a loop at `count` times from `start` on, of parameters (start, count): a part of
-their array, which products of matrices read without a copy."""
+"""The states of a loop without some at the beginning and at the end, of parameters (how many at the
+beginning, how many at the end): a part of their array, which products of matrices read without a
+copy."""
 
 
 def is_range(node: ir.Node) -> bool:
@@ -63,7 +92,10 @@ def _with_ranges(node: ir.Einsum) -> ir.Node:
         states, axes = _states(node.factors[holders[0]])
         if states is None or axes.index(time) != 0 or axes.count(time) > 1:
             continue
-        values = ir.Apply(RANGE, ((states, ()),), (), (part.start, part.shape[0]))
+        left_out = part.start, part.shape[1] - part.start - part.shape[0]
+        if not all(number.is_Integer for number in left_out):
+            continue
+        values = _ranged(states, tuple(map(int, left_out)))
         factors: list[ir.Factor] = [*node.factors]
         factors[holders[0]] = (values, (selected, *axes[1:]))
         del factors[position]

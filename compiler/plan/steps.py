@@ -388,6 +388,11 @@ class Recurrence:
     arguments: tuple[Operand, ...]
     targets: tuple[Operand, ...]
 
+    @property
+    def name(self) -> str:
+        """The name of the kernel of a step, the same for the same loop."""
+        return self.step.name
+
     def __str__(self) -> str:
         arguments, targets = (", ".join(map(str, part)) for part in (self.arguments, self.targets))
         direction = " backwards" if self.is_reversed else ""

@@ -251,9 +251,9 @@ def _holds_delta(node: ir.Sum) -> bool:
 
 def _has_delta(node: ir.Einsum) -> bool:
     arrays = [factor for factor in node.factors if not isinstance(factor[0], ir.Structural)]
-    taken = {*node.contracted} & {*ir.labels_of(arrays)}
+    contracted = {*node.contracted} & {*ir.labels_of(arrays)}
     return any(
-        isinstance(factor, ir.Structural) and taken.isdisjoint(labels)
+        isinstance(factor, ir.Structural) and contracted.isdisjoint(labels)
         for factor, labels in node.factors
     )
 

@@ -48,8 +48,8 @@ FLOW = np.fromstring(
 )
 problem = objective(deviance, first=FLOW[0] / 100, y=FLOW[1:] / 100)  # in hundreds: near 1
 start = problem.pack({"q": 1.0, "r": 1.0})
-found = problem.unpack(minimize(problem.fun, start, jac=problem.jac, method="BFGS").x)
-drift, noise = 1e4 * found.q, 1e4 * found.r
+estimate = problem.unpack(minimize(problem.fun, start, jac=problem.jac, method="BFGS").x)
+drift, noise = 1e4 * estimate.q, 1e4 * estimate.r
 print(f"drift {drift:.0f}, noise {noise:.0f}")
 assert np.allclose([drift, noise], [1469, 15099], rtol=0.01)
 

@@ -24,12 +24,12 @@ def differences(function, x, step=1e-6):
 
 
 def test_outputs_are_stacked(random: np.random.Generator) -> None:
-    given = {"A": random.normal(size=(4, 2)), "b": random.normal(size=4)}
-    fit = objective(FIT, **given)
+    data = {"A": random.normal(size=(4, 2)), "b": random.normal(size=4)}
+    fit = objective(FIT, **data)
     point = fit.pack(x=random.normal(size=2), S=np.array([[2.0, 0.5], [0.5, 1.0]]))
     arrays = fit.unpack(point)
     x, S = arrays.x, arrays.S
-    expected = [np.exp(given["A"] @ x / 2) - given["b"], [x @ S @ x], (np.outer(x, x) - S).ravel()]
+    expected = [np.exp(data["A"] @ x / 2) - data["b"], [x @ S @ x], (np.outer(x, x) - S).ravel()]
     residual = fit.residual(point)
     np.testing.assert_allclose(residual, np.concatenate(expected))
     jacobian = fit.jac(point)
@@ -44,9 +44,9 @@ def test_outputs_are_stacked(random: np.random.Generator) -> None:
 
 
 def test_least_squares_of_several_outputs(random: np.random.Generator) -> None:
-    given = {"A": random.normal(size=(6, 2)), "S": np.eye(2) / 10}
+    data = {"A": random.normal(size=(6, 2)), "S": np.eye(2) / 10}
     truth = np.array([0.3, -0.4])
-    fit = objective(FIT, ["x"], b=np.exp(given["A"] @ truth / 2), **given)
+    fit = objective(FIT, ["x"], b=np.exp(data["A"] @ truth / 2), **data)
     start = fit.pack(np.zeros(2) + 0.1)
     plain, matrix, products = (
         optimize.least_squares(fit.residual, start, jac=jac)

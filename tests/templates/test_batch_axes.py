@@ -129,8 +129,8 @@ def test_contiguous_arrays_are_not_copied(layer, monkeypatch):
 
     monkeypatch.setitem(layer.value.__globals__, "_destinations", spy)
     layer.value(*arrays.values())
-    for given, array in zip(arrays.values(), taken, strict=True):
-        assert np.shares_memory(given, array)
+    for argument, array in zip(arrays.values(), taken, strict=True):
+        assert np.shares_memory(argument, array)
 
 
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)

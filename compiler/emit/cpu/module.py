@@ -139,15 +139,11 @@ def _loops(plans: Iterable[Plan]) -> list[Newton | Recurrence]:
     first."""
     loops: dict[str, Newton | Recurrence] = {}
     for plan in plans:
-        own: list[Newton | Recurrence] = [*plan.equations, *plan.recurrences]
-        inner = [called for loop in own for called in _plans_called(loop)]
-        for loop in (*_loops(inner), *own, *_loops(plan.inner)):
-            loops.setdefault(_loop_name(loop), loop)
+        outer: list[Newton | Recurrence] = [*plan.equations, *plan.recurrences]
+        inner = [called for loop in outer for called in _plans_called(loop)]
+        for loop in (*_loops(inner), *outer, *_loops(plan.inner)):
+            loops.setdefault(loop.name, loop)
     return list(loops.values())
-
-
-def _loop_name(loop: Newton | Recurrence) -> str:
-    return loop.name if isinstance(loop, Newton) else loop.step.name
 
 
 def _plans_called(loop: Newton | Recurrence) -> list[Plan]:

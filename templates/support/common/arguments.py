@@ -164,11 +164,11 @@ def _cotangents(function, expected, inputs, cotangent):
             f"{function}: argument cotangent is {_describe(cotangent)}; expected a tuple of the "
             f"cotangents of {', '.join(names)}"
         )
-    given = getattr(cotangent, "_fields", names)
-    if len(cotangent) != len(names) or list(given) != names:
-        fields = f" called {', '.join(given)}" if given is not names else ""
+    fields = getattr(cotangent, "_fields", names)
+    if len(cotangent) != len(names) or list(fields) != names:
+        called = f" called {', '.join(fields)}" if fields is not names else ""
         raise ValueError(
-            f"{function}: argument cotangent has {len(cotangent)} parts{fields}; expected one for "
+            f"{function}: argument cotangent has {len(cotangent)} parts{called}; expected one for "
             f"each output: {', '.join(names)}"
         )
     if all(part is not None for part in cotangent):

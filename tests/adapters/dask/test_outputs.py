@@ -51,10 +51,10 @@ def test_results_by_output(module, arrays, kind):
 
 @pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
 def test_cotangents_of_some_outputs(module, arrays, used):
-    given = np.cos(np.arange(21.0)).reshape(7, 3), np.sin(np.arange(7.0))
-    cotangents = tuple(part if place in used else None for place, part in enumerate(given))
+    all_cotangents = np.cos(np.arange(21.0)).reshape(7, 3), np.sin(np.arange(7.0))
+    cotangents = tuple(part if place in used else None for place, part in enumerate(all_cotangents))
     zeros = tuple(
-        part if place in used else np.zeros_like(part) for place, part in enumerate(given)
+        part if place in used else np.zeros_like(part) for place, part in enumerate(all_cotangents)
     )
     lazy_cotangents = tuple(None if part is None else chunked(part) for part in cotangents)
     inputs = tuple(map(chunked, arrays))

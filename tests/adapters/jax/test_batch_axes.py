@@ -55,27 +55,27 @@ def calls(function, *arguments):
 )
 def test_values_and_derivatives(layers, x_axes, y_axes):
     many, _ = layers
-    given = arrays(x_axes, y_axes)
-    np.testing.assert_allclose(many(*given), by_jax(*given), rtol=1e-12)
-    np.testing.assert_allclose(jax.jit(many)(*given), by_jax(*given), rtol=1e-12)
+    inputs = arrays(x_axes, y_axes)
+    np.testing.assert_allclose(many(*inputs), by_jax(*inputs), rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(many)(*inputs), by_jax(*inputs), rtol=1e-12)
 
     def loss(function):
         return jax.grad(lambda *a: jnp.sum(jnp.sin(function(*a))), (0, 1, 2))
 
-    for ours, theirs in zip(loss(many)(*given), loss(by_jax)(*given), strict=True):
+    for ours, theirs in zip(loss(many)(*inputs), loss(by_jax)(*inputs), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
     if 0 not in x_axes:
-        check_grads(many, given, 1)
+        check_grads(many, inputs, 1)
 
 
 def test_nested_vmap_is_one_call(layers):
     many, one = layers
-    given = arrays((4, 5), (4, 5))
+    inputs = arrays((4, 5), (4, 5))
     axes = (0, None, 0)
     for function in (many, one):
         twice = jax.vmap(jax.vmap(function, axes), axes)
-        np.testing.assert_allclose(twice(*given), by_jax(*given), rtol=1e-12)
-        assert calls(twice, *given) == (1, False)
+        np.testing.assert_allclose(twice(*inputs), by_jax(*inputs), rtol=1e-12)
+        assert calls(twice, *inputs) == (1, False)
         across = jax.vmap(jax.vmap(function, (None, None, 0)), (1, None, None), 1)
         left, _, right = arrays((3, 4), (5,))
         expected = jax.vmap(jax.vmap(by_jax, (None, None, 0)), (1, None, None), 1)
@@ -89,32 +89,32 @@ def test_nested_vmap_is_one_call(layers):
 
 def test_gradients_under_nested_vmap(layers):
     many, one = layers
-    given = arrays((4, 5), (4, 5))
+    inputs = arrays((4, 5), (4, 5))
 
     def gradients(function):
         gradient = jax.grad(lambda *a: jnp.sum(function(*a) ** 2), (0, 2))
         return jax.vmap(jax.vmap(gradient, (0, None, 0)), (0, None, 0))
 
     for function in (many, one):
-        results = gradients(function)(*given)
-        for ours, theirs in zip(results, gradients(by_jax)(*given), strict=True):
+        results = gradients(function)(*inputs)
+        for ours, theirs in zip(results, gradients(by_jax)(*inputs), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_gradients_of_all_inputs_under_nested_vmap_are_one_call():
     product = dx.function("product", [x, y], dx.sum(x) * y, batch=[x, y])
     ours = derivatrix.jax.function(product)
-    given = arrays((4, 5), (4, 5))[::2]
+    inputs = arrays((4, 5), (4, 5))[::2]
 
     def gradients(function):
         gradient = jax.grad(lambda *a: jnp.sum(function(*a) ** 2), (0, 1))
         return jax.vmap(jax.vmap(gradient))
 
-    results = gradients(ours)(*given)
-    expected = gradients(lambda x, y: x.sum() * y)(*given)
+    results = gradients(ours)(*inputs)
+    expected = gradients(lambda x, y: x.sum() * y)(*inputs)
     for array, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(array, other, rtol=1e-10)
-    assert not calls(gradients(ours), *given)[1]
+    assert not calls(gradients(ours), *inputs)[1]
 
 
 def test_vmap_of_what_has_batch_axes_already(layers):
@@ -142,8 +142,8 @@ def test_hessians_of_scalar_functions():
 
 def test_second_derivatives_of_array_functions(layers):
     many, one = layers
-    given = arrays((2, 3), (3,))
-    check_grads(many, given, 2)
+    inputs = arrays((2, 3), (3,))
+    check_grads(many, inputs, 2)
     point, _, factor = arrays((2, 3), (2, 3))
     axes = (0, None, 0)
     for function in (many, one):

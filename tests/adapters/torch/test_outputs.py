@@ -44,11 +44,11 @@ def tensors(size=3, dtype=torch.float64, requires_grad=True):
 
 
 def test_the_value_is_a_named_tuple_of_tensors():
-    given = tensors()
-    result = operator()(P=given[1], x=given[0])
+    inputs = tensors()
+    result = operator()(P=inputs[1], x=inputs[0])
     assert result._fields == ("mean", "energy", "product")
     assert all(isinstance(part, torch.Tensor) for part in result)
-    torch.testing.assert_close(tuple(result), reference(*given))
+    torch.testing.assert_close(tuple(result), reference(*inputs))
     single = operator()(*tensors(dtype=torch.float32))
     assert {part.dtype for part in single} == {torch.float32}
 
@@ -59,25 +59,25 @@ def test_cotangents_of_some_outputs(used):
         parts = zip(("mean", "energy", "product"), result, strict=True)
         return sum((part**2).sum() for name, part in parts if used is None or name in used)
 
-    given = tensors()
-    ours = torch.autograd.grad(total(operator()(*given)), given)
-    expected = torch.autograd.grad(total(reference(*given)), given, allow_unused=True)
-    for gradient, other, tensor in zip(ours, expected, given, strict=True):
+    inputs = tensors()
+    ours = torch.autograd.grad(total(operator()(*inputs)), inputs)
+    expected = torch.autograd.grad(total(reference(*inputs)), inputs, allow_unused=True)
+    for gradient, other, tensor in zip(ours, expected, inputs, strict=True):
         zeros = torch.zeros_like(tensor)
         torch.testing.assert_close(gradient, zeros if other is None else other)
 
 
 def test_pytorch_checks():
-    given = tensors(2)
+    inputs = tensors(2)
     batched = {"check_batched_grad": True, "check_batched_forward_grad": True}
-    assert gradcheck(operator(), given, check_forward_ad=True, **batched)
-    found = torch.library.opcheck(operator(), given)
-    assert len(found) == 4 and {*found.values()} == {"SUCCESS"}
+    assert gradcheck(operator(), inputs, check_forward_ad=True, **batched)
+    outcomes = torch.library.opcheck(operator(), inputs)
+    assert len(outcomes) == 4 and {*outcomes.values()} == {"SUCCESS"}
 
 
 def test_second_derivatives():
-    given = tensors(2)
-    assert gradgradcheck(operator(), given, check_fwd_over_rev=True)
+    inputs = tensors(2)
+    assert gradgradcheck(operator(), inputs, check_fwd_over_rev=True)
 
     def loss(function):
         return lambda x, P: sum((part**2).sum() for part in function(x, P))
@@ -114,11 +114,11 @@ def test_compiled_functions():
         result = op(x, P)
         return result.mean.sum() * result.energy + result.product.sum()
 
-    given = tensors()
-    compiled = torch.compile(by_name, fullgraph=True)(*given)
-    torch.testing.assert_close(compiled, loss(reference, *given))
-    ours = torch.autograd.grad(compiled, given)
-    torch.testing.assert_close(ours, torch.autograd.grad(loss(reference, *given), given))
+    inputs = tensors()
+    compiled = torch.compile(by_name, fullgraph=True)(*inputs)
+    torch.testing.assert_close(compiled, loss(reference, *inputs))
+    ours = torch.autograd.grad(compiled, inputs)
+    torch.testing.assert_close(ours, torch.autograd.grad(loss(reference, *inputs), inputs))
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -162,13 +162,13 @@ def test_results_are_written_to_out():
 
 def test_a_single_named_output():
     function = dx.function("mean", [x, P], {"mean": P @ x})
-    op, given = derivatrix.torch.operator(function), tensors()
-    assert op(*given)._fields == ("mean",)
-    assert gradcheck(op, given, check_forward_ad=True)
+    op, inputs = derivatrix.torch.operator(function), tensors()
+    assert op(*inputs)._fields == ("mean",)
+    assert gradcheck(op, inputs, check_forward_ad=True)
     out = (torch.empty(3, dtype=torch.float64),)
     with torch.no_grad():
-        assert op(*given, out=out) is out
-    torch.testing.assert_close(out[0], given[1] @ given[0])
+        assert op(*inputs, out=out) is out
+    torch.testing.assert_close(out[0], inputs[1] @ inputs[0])
 
 
 def test_operators_are_pickled():

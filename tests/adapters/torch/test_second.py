@@ -98,8 +98,8 @@ def test_samples():
         lambda f: hessian(lambda *a: (vmap(f, (None, None, 0))(*a) ** 2).sum(), (0, 1, 2)),
     ):
         agree(transformed(ours)(weights, bias, samples), transformed(own)(weights, bias, samples))
-    given = [tensor.clone().requires_grad_() for tensor in (weights, bias, samples)]
-    assert gradgradcheck(derivatrix.torch.operator(many), given, check_fwd_over_rev=True)
+    inputs = [tensor.clone().requires_grad_() for tensor in (weights, bias, samples)]
+    assert gradgradcheck(derivatrix.torch.operator(many), inputs, check_fwd_over_rev=True)
 
 
 def test_single_precision():
