@@ -52,10 +52,19 @@ def scan(
     or changes the structure of the carry, ShapeError for xs of different lengths and for a step
     that changes the shape of the carry.
     """
+    starts, states, outputs = run_scan(step, init, xs, length, reverse)
+    return starts.like(last_state(array, reverse) for array in states), outputs
+
+
+def run_scan(
+    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any, reverse: bool
+) -> tuple[Arrays, list[Array], Any]:
+    """Loop as `scan` does. Return the first carry, the states (T + 1, ...) of its arrays, which
+    begin with it, or end if reversed, and the stacked outputs."""
     title = getattr(step, "__name__", "step")
     carry_name, x_name = _parameter_names(step)
-    starts = _Arrays(f"scan: init of {title}", carry_name, init)
-    sources = _Arrays(f"scan: xs of {title}", x_name, xs)
+    starts = Arrays(f"scan: init of {title}", carry_name, init)
+    sources = Arrays(f"scan: xs of {title}", x_name, xs)
     steps = _step_count(title, sources, length)
     names = distinct(starts.names + sources.names)
     prefix = f"_scan{next(_scan_numbers)}_"
@@ -75,8 +84,8 @@ def scan(
         raise DeclarationError(
             f"scan: {title} returns {shown(result)}, no pair (carry, y); y may be None"
         )
-    following = _Arrays(f"scan: the carry that {title} returns", carry_name, result[0])
-    outputs = _Arrays(f"scan: the output of {title}", "y", result[1])
+    following = Arrays(f"scan: the carry that {title} returns", carry_name, result[0])
+    outputs = Arrays(f"scan: the output of {title}", "y", result[1])
     _refuse_changed_carry(starts, following)
     nodes = [array.node for array in (*following.arrays, *outputs.arrays)]
     free = [leaf for leaf in leaves(nodes) if leaf not in symbols]
@@ -110,7 +119,7 @@ def scan(
         values[before_leaf] = before_steps(array, reverse).node
         values[after_leaf] = after_steps(array, reverse).node
     stacked = over_time(with_states(outputs_of_step, next_carries, after), values, steps)
-    return starts.like(last_state(array, reverse) for array in states), outputs.like(stacked)
+    return starts, states, outputs.like(stacked)
 
 
 def cumprod(array: Any, axis: int = -1) -> Array:
@@ -126,7 +135,7 @@ def cumprod(array: Any, axis: int = -1) -> Array:
     return moveaxis(products, 0, position)
 
 
-class _Arrays:
+class Arrays:
     """The arrays of a carry, an x or a y: one, or several in tuples and mappings, or none.
 
     place: for messages. names: of the arrays, in formulas and messages. structure: the value with
@@ -197,7 +206,7 @@ def _name_of(value: Any, default: str) -> str:
     return (leaf.name.rstrip("0123456789_") or default) if isinstance(leaf, Leaf) else default
 
 
-def _step_count(title: str, sources: _Arrays, length: Any) -> Dimension:
+def _step_count(title: str, sources: Arrays, length: Any) -> Dimension:
     """Return the number of steps. Raises DeclarationError if it is missing or negative, ShapeError
     if lengths differ."""
     lengths: dict[str, Dimension] = {}
@@ -217,7 +226,7 @@ def _step_count(title: str, sources: _Arrays, length: Any) -> Dimension:
     return next(iter(lengths.values()))
 
 
-def _refuse_changed_carry(starts: _Arrays, following: _Arrays) -> None:
+def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:
     """Raise DeclarationError if a step changes the structure of the carry, ShapeError if it changes
     a shape."""
     if starts.structure != following.structure:

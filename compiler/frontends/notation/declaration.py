@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import assignments, parse
 from derivatrix.compiler.frontends.notation.functions import is_name
-from derivatrix.compiler.frontends.notation.syntax import Parser, parse_tree
+from derivatrix.compiler.frontends.notation.loops import free_names
+from derivatrix.compiler.frontends.notation.syntax import parse_tree
 from derivatrix.compiler.frontends.notation.tokens import Source
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
@@ -33,9 +34,8 @@ def input_names(text: str) -> list[str]:
     try:
         for output, expression in assignments(text):
             source = Source(expression)
-            parse_tree(source)
-            tokens = Parser(source).tokens
-            names += [t.text for t in tokens if t.kind == "name" and t.text not in outputs]
+            free = free_names(source, parse_tree(source))
+            names += [name for name in free if name not in outputs]
             outputs.append(output)
     except NotationError:
         return []

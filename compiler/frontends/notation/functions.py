@@ -107,7 +107,7 @@ ROWS = {
     "dlyap": Row("n n, n n"),
 }
 
-SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum")
+SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum", "scan")
 """Functions whose arguments `Meaning` reads by methods `call_...`."""
 
 DERIVATIVES = {

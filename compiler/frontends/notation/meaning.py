@@ -16,7 +16,7 @@ import sympy
 
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.notation import functions, syntax
-from derivatrix.compiler.frontends.notation.algebra import Algebra
+from derivatrix.compiler.frontends.notation.loops import Loops
 from derivatrix.compiler.frontends.notation.tokens import Source, Token
 from derivatrix.compiler.frontends.notation.values import Unsized, Value
 from derivatrix.compiler.ir.arrays import Array
@@ -28,7 +28,7 @@ KINDS = ("column", "matrix", "row")
 """The possible shapes of `ones`, in the order of preference."""
 
 
-class Meaning(Algebra):
+class Meaning(Loops):
     """One reading of a text.
 
     inputs, numbers: the arrays, and the sizes and other numbers, by name; choice: the kinds of the
@@ -67,6 +67,8 @@ class Meaning(Algebra):
                 return self.call(tree)
             case syntax.Block():
                 return self.block(tree)
+            case syntax.Clause():
+                raise self.error(f"an argument with {tree.sign} is for scan alone", tree.span)
             case syntax.Text():
                 raise self.error("a text in quotation marks is for einsum alone", tree.span)
             case syntax.Slice():
@@ -75,6 +77,8 @@ class Meaning(Algebra):
 
     def name(self, tree: syntax.Name) -> Value:
         name = tree.name
+        if name in self.bound:
+            return self.bound_value(tree)
         if name in self.inputs:
             self.used.add(name)
             array = self.inputs[name]
@@ -86,7 +90,8 @@ class Meaning(Algebra):
             return self.unsized_array(tree)
         if functions.is_name(name):
             raise self.error(f"{name} is a function; write {name}(...)", tree.span)
-        raise self.unknown_name_error(tree, [*self.inputs, *self.numbers, *functions.UNSIZED])
+        names = [*self.bound, *self.inputs, *self.numbers, *functions.UNSIZED]
+        raise self.unknown_name_error(tree, names)
 
     def unsized_array(self, tree: syntax.Name) -> Value:
         """`eye` or `ones` with unknown sizes."""
@@ -229,10 +234,10 @@ class Meaning(Algebra):
         """The derivative of an expression by an input."""
         name = tree.function.name
         expression, symbol = self.arguments(tree, 2)
-        if (
-            not isinstance(tree.arguments[1], syntax.Name)
-            or tree.arguments[1].name not in self.inputs
-        ):
+        if not isinstance(tree.arguments[1], syntax.Name) or tree.arguments[1].name not in {
+            *self.bound,
+            *self.inputs,
+        }:
             raise self.error(f"{name} takes the name of an input here", symbol.span)
         shapes = {"expr": expression.shape, "X": symbol.shape}
         shape = tuple(size for side in functions.DERIVATIVES[name] for size in shapes[side])

@@ -5,7 +5,8 @@
     signed     = ("+" | "-")* power
     power      = indexed ("'" | "[" indices "]" | ("^" | ".^") ("+" | "-")* indexed)*
     indexed    = number | text | ( name | call | "(" expression ")" | block ) ["[" indices "]"]
-    call       = name "(" expression ("," expression)* ")"
+    call       = name "(" argument ("," argument)* ")"
+    argument   = [name ("=" | "in")] expression
     block      = "[" row (";" row)* "]"          row = expression ("," expression)*
     indices    = index ("," index)*              index = expression | [e] ":" [e] [":" [e]]
 
@@ -95,6 +96,15 @@ class Call(Tree):
 
 
 @dataclass(frozen=True)
+class Clause(Tree):
+    """An argument "name = value" or, with the sign "in", "name in value"."""
+
+    name: Name
+    sign: str
+    value: Tree
+
+
+@dataclass(frozen=True)
 class Block(Tree):
     rows: tuple[tuple[Tree, ...], ...]
 
@@ -139,6 +149,8 @@ class Parser:
             message = f"{self.token.shown} closes nothing"
         elif kind in ("number", "name", "text", "("):
             message = f"expected an operator, came {self.token.shown}; products are written with *"
+        elif kind == "=":
+            message = "unexpected '=': an expression has no ="
         else:
             message = f"unexpected {self.token.shown}"
         return self.source.error(message, self.token.span)
@@ -223,8 +235,20 @@ class Parser:
             arguments: tuple[Tree, ...] = ()
             closing = self.advance()
         else:
-            arguments, closing = self.bracketed(opening, ")", self.row)
+            arguments, closing = self.bracketed(
+                opening, ")", lambda: self.separated(",", self.argument)
+            )
         return Call(Span(name.span.start, closing.span.stop), name, arguments)
+
+    def argument(self) -> Tree:
+        name = self.token
+        sign = self.tokens[self.position + 1].text if name.kind == "name" else ""
+        if sign not in ("=", "in"):
+            return self.expression()
+        self.position += 2
+        value = self.expression()
+        span = Span(name.span.start, value.span.stop)
+        return Clause(span, Name(name.span, name.text), sign, value)
 
     def row(self) -> tuple[Tree, ...]:
         return self.separated(",", self.expression)

@@ -60,7 +60,7 @@ _TOKEN = re.compile(
     | (?P<number>(?:\d+(?:\.(?![*/^'])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<name>[^\W\d]\w*)
     | "(?P<text>[^"\n]*)"
-    | (?P<operator>\.[*/^]|[-+*/^'()\[\],;:])
+    | (?P<operator>\.[*/^]|[-+*/^'()\[\],;:=])
     """,
     re.VERBOSE,
 )
@@ -69,7 +69,6 @@ _ADVICE = {
     "//": "division is written /, entry by entry ./",
     "@": "the matrix product is written *",
     "\\": "write solve(A, B) for inv(A)*B",
-    "=": "an expression has no =",
     "{": "blocks are written [A, B; C, D]",
     "’": "the transpose is written with a straight apostrophe '",
     "−": "minus is written -",

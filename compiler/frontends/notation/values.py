@@ -5,7 +5,7 @@ once all sizes are known. A list of steps needs no recursion along a long sum or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -114,11 +114,15 @@ class Steps:
                     f"the size of {unsized.name} does not follow from the expression around it",
                     unsized.span,
                 )
+        return self.perform(self.steps)[value.step]
+
+    def perform(self, steps: Sequence[Step]) -> list[Array]:
+        """Return the array of each step."""
         arrays: list[Array] = []
-        for step in self.steps:
+        for step in steps:
             with self.errors_at(step.span):
                 arrays.append(step.function(*(arrays[operand] for operand in step.operands)))
-        return arrays[value.step]
+        return arrays
 
     def error(self, message: str, span: Span) -> NotationError:
         return self.source.error(message, span)
