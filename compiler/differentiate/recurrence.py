@@ -102,6 +102,8 @@ def run_recurrence(
         if structures == structures | after_step:
             break
         structures |= after_step
+    named = [names.get(leaf, leaf.name) for leaf in (*parameters, *carries, *ordered)]
+    shown = distinct(named)
     loop = Loop(
         carries=tuple(renamed[leaf] for leaf in carries),
         slices=tuple(renamed[leaf] for leaf in ordered),
@@ -112,17 +114,17 @@ def run_recurrence(
         if injections is None
         else tuple([*carries].index(carry) for carry in injections.values()),
         is_reversed=is_reversed,
+        names=(*shown[len(parameters) :], *shown[: len(parameters)]),
     )
-    shown = (names.get(leaf, leaf.name) for leaf in (*carries, *ordered, *parameters))
-    operation = recurrence(loop, tuple(shown))
+    operation = recurrence(loop)
     operands = [*carries.values(), *ordered.values(), *parameters.values()]
     return [apply(operation, *operands, output=output) for output in range(len(carries))]
 
 
 @cache
-def recurrence(loop: Loop, names: tuple[str, ...]) -> Operation:
-    """Make the operation of a loop. names: those of its operands in formulas."""
-    rules = _Recurrence(loop, names)
+def recurrence(loop: Loop) -> Operation:
+    """Make the operation of a loop."""
+    rules = _Recurrence(loop)
     is_linear = loop.injections is not None
     operation = Operation(
         name="scan",
@@ -138,17 +140,16 @@ def recurrence(loop: Loop, names: tuple[str, ...]) -> Operation:
         unicode=rules.formulas("unicode"),
         latex=rules.formulas("latex"),
         loop=loop,
-        letters=tuple(rules.names[leaf] for leaf in loop.carries),
+        letters=loop.names[: len(loop.carries)],
         domain=("",) * len(loop.operands),
     )
-    object.__setattr__(operation, "maker", (_remade, (*loop.fields, names)))
+    object.__setattr__(operation, "maker", (_remade, loop.fields))
     return operation
 
 
-def _remade(*parts: Any) -> Operation:
-    """Make the operation of a loop with these fields, and these names."""
-    *fields, names = parts
-    return recurrence(Loop(*fields), names)
+def _remade(*fields: Any) -> Operation:
+    """Make the operation of a loop with these fields."""
+    return recurrence(Loop(*fields))
 
 
 def before_steps(states: Array, is_reversed: bool) -> Array:
@@ -263,11 +264,11 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 class _Recurrence:
-    """The rules of a loop. names: those of its operands in formulas."""
+    """The rules of a loop."""
 
-    def __init__(self, loop: Loop, names: Sequence[str]) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.names = dict(zip(loop.operands, distinct(names), strict=True))
+        self.names = dict(zip(loop.operands, loop.names, strict=True))
         self.argument_shapes = [
             (loop.length, *leaf.shape) if leaf in loop.slices else leaf.shape
             for leaf in loop.operands
@@ -566,6 +567,20 @@ class _Recurrence:
             f"np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
             f"({', '.join([states, *arguments])})"
         )
+
+
+def step_text(loop: Loop) -> str:
+    """Write a step as the function of its operands that it is, as "(h, a, W): h = a + W h"."""
+    shown = {
+        leaf: Leaf(name, leaf.shape, leaf.structure)
+        for leaf, name in zip(loop.operands, loop.names, strict=True)
+    }
+    bodies = substitute(loop.following, shown)
+    names = [render(leaf, "unicode") for leaf in shown.values()]
+    equations = (
+        f"{name} = {render(body, 'unicode')}" for name, body in zip(names, bodies, strict=False)
+    )
+    return f"({', '.join(names)}): {', '.join(equations)}"
 
 
 def _injection(carry: Leaf) -> Leaf:

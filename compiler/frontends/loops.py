@@ -112,7 +112,8 @@ def run_scan(
             next_carries,
             steps,
             reverse,
-            names=dict(zip((*carries, *slices), names, strict=True)),
+            names={leaf: _symbol_name(leaf) for leaf in free}
+            | dict(zip((*carries, *slices), names, strict=True)),
         )
     after = [Leaf(f"{leaf.name} after", leaf.shape, role="placeholder") for leaf in carries]
     for before_leaf, after_leaf, array in zip(carries, after, states, strict=True):
@@ -242,6 +243,11 @@ def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:
             )
 
 
+def _symbol_name(leaf: Leaf) -> str:
+    """Return the name of a symbol, without the beginning that those of open scans have."""
+    return leaf.name.split("_", 2)[-1] if leaf.role == "placeholder" else leaf.name
+
+
 def _refuse_closed_scans(title: str, parameters: Iterable[Leaf]) -> None:
     """Raise DeclarationError for a symbol of the step of another scan, which is over."""
     for leaf in parameters:
@@ -249,6 +255,6 @@ def _refuse_closed_scans(title: str, parameters: Iterable[Leaf]) -> None:
             leaf.name.startswith(prefix) for prefix in _open_scans
         ):
             raise DeclarationError(
-                f"scan: {title} uses {leaf.name.split('_', 2)[-1]}, a symbol that exists only "
+                f"scan: {title} uses {_symbol_name(leaf)}, a symbol that exists only "
                 "within the step of another scan; return it from that step as an output"
             )

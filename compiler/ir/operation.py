@@ -89,6 +89,7 @@ class Loop:
     injections: for each of the first slices, the position of the carry that it is added to, in a
         loop that is linear in the carries and in these slices together; None for other loops
     is_reversed: whether the loop runs from the last slice to the first
+    names: of the operands in formulas, in order
     """
 
     carries: tuple[Leaf, ...]
@@ -98,6 +99,7 @@ class Loop:
     length: Dimension
     injections: tuple[int, ...] | None
     is_reversed: bool
+    names: tuple[str, ...]
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import sympy
 
+from derivatrix.compiler.differentiate.recurrence import step_text
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.operation import Equation
@@ -257,10 +258,9 @@ class OperationSteps(Workspace):
         # this kernel has computed arrays of the declared structures already
         arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
         step = replace(step, arguments=arguments)
-        formula = node.operation.formula("unicode", node.output)
         self.steps.append(
             Recurrence(
-                formula.format(*(leaf.name for leaf in loop.operands)),
+                step_text(loop),
                 step,
                 time,
                 loop.length,

@@ -129,11 +129,15 @@ def _unstacked(node: ir.Apply) -> ir.Node:
     carries: dict[ir.Leaf, Array] = {}
     slices: dict[ir.Leaf, Array] = {}
     parameters: dict[ir.Leaf, Array] = {}
-    for leaf, (argument, labels) in zip(loop.operands, node.arguments, strict=True):
+    names: dict[ir.Leaf, str] = {}
+    for leaf, name, (argument, labels) in zip(
+        loop.operands, loop.names, node.arguments, strict=True
+    ):
         if leaf in loop.carries:
             argument, labels = _broadcast(argument, labels, node.stack), tuple(range(depth))
         stack = tuple(node.stack[label] for label in labels)
         stacked_leaf = ir.Leaf(leaf.name, stack + leaf.shape, leaf.structure, leaf.role)
+        names[stacked_leaf] = name
         if labels:
             replacements[leaf] = _broadcast(stacked_leaf, labels, node.stack)
         if leaf in loop.carries:
@@ -148,7 +152,9 @@ def _unstacked(node: ir.Apply) -> ir.Node:
             substitute(loop.following, replacements, node.stack), loop.carries, strict=True
         )
     ]
-    states = run_recurrence(carries, slices, parameters, following, loop.length, loop.is_reversed)
+    states = run_recurrence(
+        *(carries, slices, parameters, following, loop.length, loop.is_reversed), names=names
+    )
     result = states[node.output].node
     assert isinstance(result, ir.Apply)
     result = _hoisted(result)
@@ -200,7 +206,11 @@ def _hoisted(node: ir.Apply) -> ir.Node:
     parameters |= {placeholders[part]: Array(computed[part]) for part in fixed}
     carries = {leaf: Array(arguments[leaf]) for leaf in loop.carries}
     following = substitute(loop.following, placeholders)
-    states = run_recurrence(carries, slices, parameters, following, loop.length, loop.is_reversed)
+    names = dict(zip(loop.operands, loop.names, strict=True))
+    names |= dict.fromkeys(placeholders.values(), "a")
+    states = run_recurrence(
+        *(carries, slices, parameters, following, loop.length, loop.is_reversed), names=names
+    )
     return states[node.output].node
 
 

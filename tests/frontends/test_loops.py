@@ -13,8 +13,11 @@ import pytest
 import scipy
 
 import derivatrix as dx
+from derivatrix.compiler.differentiate.recurrence import step_text
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Apply, topological
+from derivatrix.compiler.plan.recurrences import with_planned_loops
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from tests.loops import CASES, Case, T, dense_likelihood, kalman, n
 from tests.points import along, draw
@@ -169,6 +172,21 @@ def test_formulas_of_a_reversed_loop_and_of_several_carries() -> None:
     text = chebyshev.formula("value")
     assert text.count("[t + 1] = ") == 2
     assert text.count("[0] = ") == 2
+
+
+def test_steps_of_kernels_are_written_as_formulas() -> None:
+    """Kernels name what they compute before the loop; names of terms differ from inputs."""
+
+    def steps(case: Case, kind: str, wrt: str) -> set[str]:
+        nodes = with_planned_loops([case.function.derivatives.results(kind)[wrt,]])
+        applied = [node for node in topological(nodes) if isinstance(node, Apply)]
+        return {step_text(node.operation.loop) for node in applied if node.operation.loop}
+
+    forward, backward = "(h, a, W): h = tanh(a + W h)", "(λ, b, h_next, W): λ = b + Wᵀ"
+    found = sorted(steps(CASES[0], "gradient", "W"))
+    assert found == [forward, f"{backward} (λ ⊙ (1 − h_next∘²))"]
+    assert "(λ, b₁, b): λ = b₁ + b λ" in steps(CASES[2], "gradient", "b")
+    assert "(g, u, W, h): g = h ⊙ u + tanh(g Wᵀ)" in steps(CASES[8], "gradient", "W")
 
 
 def test_function_with_a_loop_is_called_and_pickled() -> None:
