@@ -531,6 +531,7 @@ def explain(
         derivatrix explain "tr(A*inv(X))" --dims "A: n n, X: n n" --wrt X --steps
     """
     from derivatrix.compiler.driver.pipeline import dump
+    from derivatrix.compiler.emit.targets import find_target
 
     functions = _load_functions(file, dims, wrt)
     if html is not None:
@@ -555,8 +556,8 @@ def explain(
         for name in () if dims is not None else ("plan", "emit"):
             _heading(f"{function.name}: {name}")
             click.echo(dump(function, name, target))
-        if target == "cuda":
-            _print_kernels(function, architecture)
+        if find_target(target).kernel_table:
+            _print_kernels(function, target, architecture)
 
 
 @main.command(short_help="Serve a page that derives functions typed on it.")
@@ -614,14 +615,14 @@ def _write_report(functions: Sequence[Function], path: Path, target: str) -> Non
     click.echo(f"wrote {path}")
 
 
-def _print_kernels(function: Function, architecture: str) -> None:
-    """Print the result of each kernel for CUDA devices, and the resources that it takes."""
+def _print_kernels(function: Function, target: str, architecture: str) -> None:
+    """Print the result of each kernel for devices, and the resources that it takes."""
     from derivatrix.compiler.driver.build import compile as load_compiled
     from derivatrix.compiler.emit.cuda.resources import kernels
 
     _heading(f"{function.name}: kernels")
     table = _table("kernel", "registers", "shared", "stack", "spilled", "computes")
-    for kernel in kernels(load_compiled(function, "cuda")):
+    for kernel in kernels(load_compiled(function, target)):
         used = kernel.resources(architecture)
         spilled = used.spill_stores + used.spill_loads
         numbers = map(str, (used.registers, used.shared, used.stack, spilled))

@@ -61,15 +61,15 @@ class Generated:
 def generate(function: Function, target: str = "cpu") -> Generated:
     """Generate the module of a function. Raises UnsupportedError for an unknown target, and for an
     operation without a kernel for it."""
+    record = find_target(target)
     name = module_name(function.name, target)
-    emit = find_target(target).emit
     with stated_depth(function.name):
         try:
-            text, support = emit(module := describe(function, target))
+            text, support = record.emit(module := describe(function, target))
         except UnsupportedError as error:
             raise UnsupportedError(f"{function.name}: {error}") from error
     formulas = formulas_text(name, module.formulas)
-    types = stub_text(name, module)
+    types = stub_text(name, module, record)
     return Generated(name, text, str(module.facts["DIGEST"]), support, formulas, types)
 
 
@@ -80,10 +80,24 @@ def module_name(name: str, target: str) -> str:
 
 def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Plan:
     """Plan the kernel that computes one kind of derivative."""
-    arguments, results = derivatives.kernel(kind)
-    names = output_names(results)
-    outputs = [(names[key], node) for key, node in results.items()]
-    return find_target(target).plan(f"{kind}_kernel", arguments, outputs)
+    return kernel_plans(derivatives, [kind], target)[kind]
+
+
+def kernel_plans(derivatives: Derivatives, kinds: Iterable[str], target: str) -> dict[str, Plan]:
+    """Plan the kernels of kinds of derivatives: one kernel for kinds that compute the same, as the
+    gradient of a scalar function is its Jacobian."""
+    plan_kernel = find_target(target).plan
+    plan_by_outputs: dict[object, Plan] = {}
+    plans: dict[str, Plan] = {}
+    for kind in kinds:
+        arguments, results = derivatives.kernel(kind)
+        names = output_names(results)
+        outputs = tuple((names[key], node) for key, node in results.items())
+        computed = tuple(arguments), outputs
+        if computed not in plan_by_outputs:
+            plan_by_outputs[computed] = plan_kernel(f"{kind}_kernel", arguments, outputs)
+        plans[kind] = plan_by_outputs[computed]
+    return plans
 
 
 def operator_plan(derivatives: Derivatives, operators: Structured) -> Plan:
@@ -111,11 +125,12 @@ def output_names(keys: Iterable[Key]) -> dict[Key, str]:
 def describe(function: Function, target: str = "cpu") -> ModuleDescription:
     """Describe the contents of a module, from which a target makes its text."""
     derivatives = function.derivatives
+    plans = kernel_plans(derivatives, function.kinds, target)
     functions = [
         FunctionDescription(
             name=kind,
             formulas=_equations(derivatives, kind),
-            plan=kernel_plan(derivatives, kind, target),
+            plan=plans[kind],
             result=_result(derivatives, kind),
             cotangents=len(function.output_names) if kind == "vjp" else 0,
         )

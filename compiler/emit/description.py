@@ -14,9 +14,13 @@ Result = str | tuple[tuple[str, "Result"], ...]
 
 @dataclass(frozen=True)
 class FunctionDescription:
-    """A public function. formulas: of its results; plan: of its kernel, which has the function's
-    arguments; result: the structure of the returned value; cotangents: how many of the last
-    arguments the function takes as one tuple, the cotangents of several outputs."""
+    """A public function.
+
+    formulas: of its results; plan: of its kernel, which has the function's arguments; functions
+    that compute the same have the same plan. result: the structure of the returned value;
+    cotangents: how many of the last arguments the function takes as one tuple, the cotangents of
+    several outputs.
+    """
 
     name: str
     formulas: tuple[str, ...]

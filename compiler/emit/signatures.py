@@ -48,8 +48,9 @@ def _read_sizes(plan: Plan) -> Iterator[str]:
     local = local_sizes(plan)
     for size in plan.sizes:
         if size.name not in lengths:
-            axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]")
-            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: axis}))}"
+            array = size.argument.local
+            length = sympy.Symbol(f"{array}.shape[{size.axis}]" if size.axis else f"len({array})")
+            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: length}))}"
 
 
 def returns_text(function: FunctionDescription) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription, Result
 from derivatrix.compiler.emit.signatures import inner_title, title, tuples
 from derivatrix.compiler.emit.skeleton import environment
+from derivatrix.compiler.emit.target import Target
 from derivatrix.compiler.emit.texts import literal
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.plan.steps import Plan
@@ -31,13 +32,14 @@ class TupleText:
     fields: Sequence[tuple[str, str, bool]]
 
 
-def stub_text(name: str, module: ModuleDescription) -> str:
+def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
     """Render the stub of the module called `name`."""
-    on_host = module.facts["TARGET"] == "cpu"
+    on_host = target.kernel_functions
     classes = tuples(module.everything)
     names = [function.name for function in module.everything]
-    kernels = [f"{function.name}_kernel" for function in module.functions]
-    public = [*FACTS, *(kernels if on_host else ["KERNELS"]), *names, *classes]
+    kernels = [f"{function.name}_kernel" for function in module.functions if on_host]
+    kernels += ["KERNELS"] if target.kernel_table else []
+    public = [*FACTS, *kernels, *names, *classes]
     shapes = [a.shape for function in module.everything for a in function.plan.arguments]
     return (
         environment()
@@ -46,6 +48,7 @@ def stub_text(name: str, module: ModuleDescription) -> str:
             version=VERSION,
             name=name,
             on_host=on_host,
+            kernel_table=target.kernel_table,
             public=literal(sorted(public)),
             operators=module.operator is not None,
             declaration_type=_declaration_type(module),

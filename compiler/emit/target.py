@@ -24,6 +24,8 @@ class Target:
     "cpu/blas.py"; raises DeclarationError for an input with a name that the module itself needs,
     UnsupportedError for a node without a kernel.
     operators: whether modules have functions that return operators.
+    kernel_functions: whether each kernel is a public function for arrays of NumPy.
+    kernel_table: whether modules have all kernels in the tables KERNELS and SIGNATURES.
     """
 
     name: str
@@ -33,3 +35,5 @@ class Target:
     plan: Callable[[str, Sequence[Leaf], Outputs], Plan]
     emit: Callable[[ModuleDescription], tuple[str, tuple[str, ...]]]
     operators: bool = False
+    kernel_functions: bool = False
+    kernel_table: bool = False

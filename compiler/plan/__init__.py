@@ -35,15 +35,34 @@ from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.compiler.simplify.root_lengths import is_long_sum, is_short_sum, with_root_lengths
 from derivatrix.runtime.errors import DeclarationError
 
-__all__ = ["Plan", "Size", "plan", "threaded_plan"]
+__all__ = ["Machine", "Plan", "Size", "plan", "threaded_plan"]
 
 MAX_STRAIGHT_STATEMENTS = 400
 """Straight-line code of more statements gives way to loops where these have fewer. Numba takes
 10 ms to compile a statement, and so long a kernel is hardly faster: the Hessian of a Gaussian
 likelihood of three dimensions, 448 statements, 4.6 s and 3.5 µs; by loops 2.1 s and 3.8 µs."""
 
-Join = Callable[[Sequence[Step]], Sequence[Step]]
-"""A pass that merges steps: `fuse`, or a target's own pass."""
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The processor that runs a kernel, as far as plans depend on it.
+
+    fuse: the pass that merges steps.
+    is_cpu: whether kernels can call all helpers of the CPU, and long kernels compile slowly; on a
+    device each thread computes a sample in straight-line code.
+    has_simd_blocks: whether straight-line code runs for blocks of samples by vector instructions.
+    reserved: names that no local variable has.
+    """
+
+    fuse: Callable[[Sequence[Step]], Sequence[Step]]
+    is_cpu: bool = False
+    has_simd_blocks: bool = False
+    reserved: frozenset[str] = frozenset()
+
+
+CPU = Machine(fuse, is_cpu=True, has_simd_blocks=True)
+UNFUSED_CPU = Machine(list, is_cpu=True)
+"""The CPU, for kernels whose separate loops threads share in phases."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,30 +81,28 @@ def plan(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
-    reserved: Iterable[str] = (),
-    join: Join = fuse,
+    machine: Machine = CPU,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
     """Plan the kernel `name`, which computes `outputs` from `arguments`.
 
-    reserved: names that no local variable has; join: merges steps; samples: the size of an axis
-    that comes last in memory; part: settings of a kernel for a part of the samples. Raises
-    DeclarationError for a size that follows from no argument's shape, and UnsupportedError for a
-    node that no kernel computes.
+    samples: the size of an axis that comes last in memory; part: settings of a kernel for a part of
+    the samples. Raises DeclarationError for a size that follows from no argument's shape, and
+    UnsupportedError for a node that no kernel computes.
     """
-    candidates = variants(_prepared([*outputs, *(part.first_terms if part else ())], join))
-    return _planned(name, arguments, outputs, candidates, reserved, join, samples, part)
+    candidates = variants(_prepared([*outputs, *(part.first_terms if part else ())], machine))
+    return _planned(name, arguments, outputs, candidates, machine, samples, part)
 
 
 def threaded_plan(
     name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]
 ) -> Plan:
     """Plan a kernel as `plan` does, and how threads of the CPU share its work, if they can."""
-    candidates = variants(_prepared(outputs))
+    candidates = variants(_prepared(outputs, CPU))
     kernel = _planned(name, arguments, outputs, candidates)
     nodes = candidates[0].nodes
-    batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, (), fuse)
+    batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
     if sample_parts := parts(nodes, arguments, batch_last):
         return dataclasses.replace(kernel, parts=sample_parts)
     prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
@@ -96,7 +113,7 @@ def threaded_plan(
             if sample_sums.is_whole_kernel
             else kernel
         )
-    unfused = partial(_planned, name, arguments, outputs, candidates, join=list)
+    unfused = partial(_planned, name, arguments, outputs, candidates, UNFUSED_CPU)
     return dataclasses.replace(kernel, rows=rows(kernel, unfused))
 
 
@@ -117,38 +134,32 @@ def _planned(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     candidates: Sequence[Variant],
-    reserved: Iterable[str] = (),
-    join: Join = fuse,
+    machine: Machine = CPU,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
     """Plan a kernel of one contraction order, or one that chooses among several of them."""
     if len(candidates) == 1:
-        return _single(name, arguments, outputs, candidates[0], reserved, join, samples, part)
-    frame = _Frame(
-        arguments, outputs, [*reserved, *(f"{name}_{n}" for n in range(len(candidates)))], part
-    )
+        return _single(name, arguments, outputs, candidates[0], machine, samples, part)
+    names = [f"{name}_{number}" for number in range(len(candidates))]
+    frame = _Frame(arguments, outputs, [*machine.reserved, *names], part)
     alternatives = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, reserved, join, samples, part),
+            _single(variant_name, arguments, outputs, variant, machine, samples, part),
         )
-        for number, variant in enumerate(candidates)
+        for variant_name, variant in zip(names, candidates, strict=True)
     )
     return frame.plan(name, [Choose(alternatives)], {})
 
 
-def _prepared(outputs: Sequence[tuple[str, ir.Node]], join: Join = fuse) -> list[ir.Node]:
+def _prepared(outputs: Sequence[tuple[str, ir.Node]], machine: Machine) -> list[ir.Node]:
     """Rewrite the outputs by the passes that precede the choice of contraction orders."""
     nodes = with_planned_loops([node for _, node in outputs])
-    if _is_on_processor(join):
+    if machine.is_cpu:
         nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square), is_long_sum)
     return share_functions(with_divided_powers(pull_out(nodes)))
-
-
-def _is_on_processor(join: Join) -> bool:
-    return join in (fuse, list)
 
 
 def _single(
@@ -156,56 +167,54 @@ def _single(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     variant: Variant,
-    reserved: Iterable[str],
-    join: Join,
+    machine: Machine,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
 ) -> Plan:
     """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter."""
     nodes, terms = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
-    frame = _Frame(arguments, outputs, [*reserved, *kernel_names(variant.nodes)], part)
+    reserved = [*machine.reserved, *kernel_names(variant.nodes)]
+    frame = _Frame(arguments, outputs, reserved, part)
     facts_of = partial(_facts, variant.facts)
     nest = None if terms else unroll(frame.places(nodes), frame.views, frame.names, facts_of)
-    on_processor = _is_on_processor(join)
     straight = None
     if nest is not None:
-        if join is fuse:  # on a device every thread has a sample
+        if machine.has_simd_blocks:
             nest = simd_blocked(nest, frame.names)
         straight = frame.plan(name, [nest], {})
-        if not on_processor or statement_count(straight) <= MAX_STRAIGHT_STATEMENTS:
+        if not machine.is_cpu or statement_count(straight) <= MAX_STRAIGHT_STATEMENTS:
             return straight
-        frame = _Frame(arguments, outputs, [*reserved, *kernel_names(variant.nodes)], part)
-    usual = partial(_usual, reserved, join)
+        frame = _Frame(arguments, outputs, reserved, part)
+    usual = partial(_usual, machine)
     setting = Setting(
-        frame.names, frame.views, variant.nodes, facts_of, usual, samples, on_processor
+        frame.names, frame.views, variant.nodes, facts_of, usual, samples, machine.is_cpu
     )
     scheduler = Scheduler(setting)
     for node, view in frame.places(nodes):
         if node not in terms:
             scheduler.output(node, view)
-    steps = [*join(scheduler.steps)]
+    steps = [*machine.fuse(scheduler.steps)]
     if part and terms:
         scheduler.steps = []
         buffers = dict(frame.outputs)
         for (output, _), node in zip(part.first_terms, terms, strict=True):
             view = View(buffers[output], tuple(range(node.ndim)))
             scheduler.output(node, view, node not in nodes)
-        steps.append(Only("first", tuple(join(scheduler.steps))))
+        steps.append(Only("first", tuple(machine.fuse(scheduler.steps))))
     loops = frame.plan(name, steps, scheduler.constants)
     shorter = straight is not None and statement_count(straight) <= statement_count(loops)
     return straight if straight is not None and shorter else loops
 
 
 def _usual(
-    reserved: Iterable[str],
-    join: Join,
+    machine: Machine,
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
 ) -> Plan:
     """Plan a kernel that another one calls, in the contraction order for usual sizes."""
-    candidates = variants(_prepared(outputs, join))
-    return _single(name, arguments, outputs, candidates[0], reserved, join)
+    candidates = variants(_prepared(outputs, machine))
+    return _single(name, arguments, outputs, candidates[0], machine)
 
 
 class _Frame:

@@ -578,6 +578,12 @@ class Plan:
         return (*self.variants, *(p for plan in part_plans for p in (*plan.variants, plan)))
 
     @property
+    def callees(self) -> tuple[Plan, ...]:
+        """All plans whose kernels this one calls."""
+        solved = (part for step in self.equations for part in (step.residual, step.jacobian))
+        return (*self.inner, *solved, *(step.step for step in self.recurrences))
+
+    @property
     def has_cache_blocks(self) -> bool:
         """Whether threads compute blocks of samples that fit in the cache: this pays if there are
         work arrays of symbolic size."""

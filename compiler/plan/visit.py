@@ -14,14 +14,17 @@ from derivatrix.compiler.plan.steps import (
     Accumulate,
     Argument,
     Buffer,
+    Call,
     Clear,
     Fill,
     Let,
     Load,
     Loop,
     Name,
+    Newton,
     Operate,
     Plan,
+    Require,
     Size,
     Start,
     Store,
@@ -57,6 +60,14 @@ def statement_count(plan: Plan) -> int:
     """Count a plan's steps, and the statements and loops within them."""
     kinds = Accumulate | Let | Loop | Start | Store
     return len(plan.steps) + sum(isinstance(part, kinds) for part in walk(plan.steps))
+
+
+def can_fail(plan: Plan) -> bool:
+    """Return whether a kernel, or one that it calls, can raise an error."""
+    parts = walk(plan.steps)
+    return any(
+        isinstance(part, Require | Call | Newton) and bool(part.failure) for part in parts
+    ) or any(map(can_fail, plan.callees))
 
 
 def buffers(part: Any) -> Iterator[Buffer]:

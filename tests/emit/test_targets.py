@@ -41,6 +41,9 @@ def test_modules_of_the_target_are_built_verified_and_run(tmp_path: Path) -> Non
     values, cotangent = np.random.default_rng(0).normal(size=(2, 4, 4))
     found = modules["square_numpy"].vjp(values, cotangent)
     np.testing.assert_allclose(found, modules["square"].vjp(values, cotangent))
+    assert "KERNELS" not in (tmp_path / "made" / "square_numpy.pyi").read_text("utf-8")
+    module = modules["square_numpy"]
+    assert all(hasattr(module, name) for name in module.__all__)
     with pytest.raises(ValueError, match="square: argument X has shape"):
         modules["square_numpy"].value(values[:2])
 

@@ -89,6 +89,14 @@ def test_help_says_formulas_shapes_and_errors(modules):
     assert "by A, b: " in modules["scaled"].hessian_operator.__doc__
 
 
+def test_help_names_the_error_of_functions_that_can_fail():
+    n = dx.dims("n")
+    A = dx.matrix("A", n, n)
+    module = dx.compile(dx.function("volume", [A], dx.logdet(A)), kinds=["value", "vjp"])
+    assert "LinAlgError" not in module.value.__doc__
+    assert "LinAlgError" in module.vjp.__doc__
+
+
 def test_derivatrix_lists_its_own_names_only():
     names = {*dir(dx)}
     assert {"matrix", "expm", "function", "verify", "runtime", "ShapeError"} <= names

@@ -15,4 +15,5 @@ TARGET = Target(
     plan=threaded_plan,
     emit=emit,
     operators=True,
+    kernel_functions=True,
 )

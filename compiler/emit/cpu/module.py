@@ -174,30 +174,20 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
-    """Print the kernels; also pair the name of each duplicate with the name of the kernel that it
-    equals, as the gradient of a scalar function equals its Jacobian."""
+    """Print the kernels; also pair the name of the kernel of each function whose plan another
+    function has, too, with the name of that kernel."""
     kernels: list[KernelText] = []
-    names: dict[tuple[KernelText, ...], str] = {}
-    aliases = []
+    aliases: list[tuple[str, str]] = []
+    names: set[str] = set()
     for function in module.everything:
-        if not function.plan.outputs:
-            continue
-        for plan, summary in _summaries(function):
-            texts = _texts(plan, function.plan is plan, module.name, function.name, summary)
-            variants = texts[: len(plan.variants)]  # with variants, the kernel itself only chooses
-            work = tuple(_without_names(text, plan.name) for text in variants or texts)
-            first = names.setdefault(work, plan.name)
-            if first == plan.name:
-                kernels += texts
-            else:
-                aliases.append((plan.name, first))
+        name = function.plan.name
+        if name in names:
+            aliases.append((f"{function.name}_kernel", name))
+        elif function.plan.outputs:
+            names.add(name)
+            for plan, summary in _summaries(function):
+                kernels += _texts(plan, function.plan is plan, module.name, function.name, summary)
     return kernels, aliases
-
-
-def _without_names(text: KernelText, kernel: str) -> KernelText:
-    """Remove the name of `kernel` from its text, or from the text of one that belongs to it."""
-    decorator = " ".join(line.strip() for line in text.decorator).replace(kernel, "")
-    return replace(text, decorator=(decorator,), name=text.name.removeprefix(kernel), summary="")
 
 
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:

@@ -23,13 +23,13 @@ from derivatrix.compiler.plan.steps import (
     Rows,
     Sums,
 )
-from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
 
 
 def function_arguments(function: FunctionDescription) -> list[str]:
     """Print the arguments of `generated.function` for a public function."""
-    arguments = [f'"{function.name}"', function.plan.name]
+    arguments = [f'"{function.name}"', f"{function.name}_kernel"]
     if not isinstance(function.result, str):
         arguments.append(f'returns="{returns_text(function)}"')
     return arguments
@@ -39,7 +39,8 @@ def kernel_arguments(plan: Plan) -> list[str]:
     """Print the arguments of `generated.kernel`, except for compiler flags."""
     first, *keywords = signature(plan)
     blas = ["blas=True"] if calls_blas(plan) else []
-    return [first, *parallel_arguments(plan), *blas, *keywords]
+    fails = ["can_fail=True"] if can_fail(plan) else []
+    return [first, *parallel_arguments(plan), *blas, *fails, *keywords]
 
 
 def size_text(plan: Plan, polynomial: sympy.Expr) -> str:

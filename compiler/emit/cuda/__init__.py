@@ -1,19 +1,12 @@
 """Plans as kernels for a CUDA device, and the host code that launches them."""
 
-from collections.abc import Sequence
+from functools import partial
 
-from derivatrix.compiler.emit.cuda.join import join
+from derivatrix.compiler.emit.cuda.fusion import fuse
 from derivatrix.compiler.emit.cuda.kernel import RESERVED
 from derivatrix.compiler.emit.cuda.module import emit
-from derivatrix.compiler.emit.target import Outputs, Target
-from derivatrix.compiler.ir.nodes import Leaf
-from derivatrix.compiler.plan import plan
-from derivatrix.compiler.plan.steps import Plan
-
-
-def _plan(name: str, arguments: Sequence[Leaf], outputs: Outputs) -> Plan:
-    return plan(name, arguments, outputs, RESERVED, join)
-
+from derivatrix.compiler.emit.target import Target
+from derivatrix.compiler.plan import Machine, plan
 
 TARGET = Target(
     name="cuda",
@@ -26,6 +19,7 @@ TARGET = Target(
         "KERNELS has every kernel with its signature for Numba in float64; in SIGNATURES `real` is "
         "the precision",
     ),
-    plan=_plan,
+    plan=partial(plan, machine=Machine(fuse, reserved=RESERVED)),
     emit=emit,
+    kernel_table=True,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import sympy
 
@@ -36,7 +35,6 @@ from derivatrix.compiler.plan.steps import (
     Newton,
     Operand,
     Plan,
-    Require,
     Reuse,
     Step,
     Store,
@@ -70,10 +68,11 @@ class Device:
     helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
-        """Add a plan, after those that it calls."""
-        for inner in inner_plans(plan):
-            if host_name(inner) not in {function.name for function in self.host_functions}:
-                self.add(inner)
+        """Add a plan, after those that it calls, unless it was added before."""
+        if host_name(plan) in {function.name for function in self.host_functions}:
+            return
+        for inner in plan.callees:
+            self.add(inner)
         self.plans.append(plan)
         self.host_functions.append(_HostWriter(plan, self).host_function())
 
@@ -85,21 +84,6 @@ class Device:
 def host_name(plan: Plan) -> str:
     """Return the name of a plan's host function."""
     return f"_{plan.name}"
-
-
-def inner_plans(plan: Plan) -> tuple[Plan, ...]:
-    """List the plans that a plan calls: its variants, and the kernels of its equations."""
-    inner = (part for step in plan.equations for part in (step.residual, step.jacobian))
-    return (*plan.variants, *inner)
-
-
-def can_fail(plan: Plan) -> bool:
-    """Return whether a plan has steps that can fail."""
-    return any(map(_fails, walk(plan.steps))) or any(map(can_fail, inner_plans(plan)))
-
-
-def _fails(part: Any) -> bool:
-    return isinstance(part, Require) or (isinstance(part, Call | Newton) and bool(part.failure))
 
 
 def counterpart(kernel: Kernel) -> str:

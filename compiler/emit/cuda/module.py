@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivatrix.compiler.emit.cuda.host import Device, can_fail, host_name, inner_plans
+from derivatrix.compiler.emit.cuda.host import Device, host_name
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
@@ -12,6 +12,7 @@ from derivatrix.compiler.emit.skeleton import check_names, rendered
 from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.visit import can_fail
 from derivatrix.compiler.targets import cuda
 
 FUNCTIONS = (
@@ -68,7 +69,7 @@ def _public(function: FunctionDescription) -> list[str]:
 def _constants(plan: Plan) -> dict[str, np.ndarray]:
     """Collect the constant arrays of a plan and of the plans that it calls."""
     constants = dict(plan.constants)
-    for inner in inner_plans(plan):
+    for inner in plan.callees:
         constants |= _constants(inner)
     return constants
 

@@ -25,8 +25,9 @@ _FORMULAS_OF = {
 """The functions whose formulas a function without formulas shows."""
 
 
-def documentation(name, module, parts):
-    """The docstring of the public function `name`; `parts`: its `_Parts`."""
+def documentation(name, module, parts, can_fail):
+    """Write the docstring of the public function `name`. parts: its `_Parts`; can_fail: whether it
+    can raise LinAlgError."""
     shapes = map(parts.public_shape, parts.signature.outputs.values())
     results = [
         (f"result{place.removeprefix('out')}", shape)
@@ -44,7 +45,7 @@ def documentation(name, module, parts):
         *([] if name.endswith("_operator") else [*out, "", "Result", *map(_shape_line, results)]),
         *("", "Errors", "    TypeError: an argument holds no real numbers"),
         f"    ValueError: an argument has another shape{requirements}",
-        *(failure if module.fails else []),
+        *(failure if can_fail else []),
     ]
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,6 @@
 # mypy: allow-untyped-defs
 
 import sys
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,10 +26,14 @@ SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 
 
 class _Module:
-    """A generated module under construction.
+    """A generated module under construction; a subclass for each target.
+
+    has_operators: whether functions return operators, too.
 
     owner: the declared function's name, for messages; names: the module's globals; outputs: the
     names of several outputs, () for one array; public: the globals that `__all__` lists."""
+
+    has_operators = False
 
     def __init__(self, owner, names):
         self.owner, self.names = owner, names
@@ -41,11 +44,14 @@ class _Module:
         module = sys.modules.get(names["__name__"])
         if type(module) is ModuleType:
             module.__class__ = _Importable
-        kernels = [f"{name}_kernel" for name in names["FUNCTIONS"]]
-        self.public = [*FACTS, *(["KERNELS"] if names["TARGET"] == "cuda" else kernels)]
+        self.public = [*FACTS, *self.kernel_names(names["FUNCTIONS"])]
         names["__all__"] = self.public
         names["__dir__"] = lambda: sorted(self.public)
         names["__getattr__"] = self.absent
+
+    def kernel_names(self, functions):
+        """List the public globals that hold the kernels of the functions."""
+        return []
 
     def cotangents(self, name):
         """The parameters of a kernel that its public function takes as one tuple."""
@@ -57,7 +63,7 @@ class _Module:
         functions = self.names["FUNCTIONS"]
         is_scalar = not self.outputs and not self.names["OUTPUT"]["shape"]
         operator = "hessian_operator" if is_scalar else "jacobian_operator"
-        operators = [] if self.names["TARGET"] == "cuda" else [operator]
+        operators = (operator,) if self.has_operators else ()
         if name in (*KINDS, *(SCALAR_KINDS if is_scalar else ()), *operators):
             raise AttributeError(
                 f"{self.owner}: this module was built without {name}; add it to kinds= and build "
@@ -78,11 +84,3 @@ class _Module:
         namespace: dict = {}
         exec(compile(file.read_bytes(), file, "exec"), namespace)
         return namespace["FORMULAS"]
-
-    @cached_property
-    def fails(self):
-        """Whether a kernel can raise LinAlgError. Valid once all kernels are defined."""
-        functions = [getattr(value, "py_func", value) for value in self.names.values()]
-        codes = [getattr(function, "__code__", None) for function in functions]
-        names = {name for code in codes for name in getattr(code, "co_names", ())}
-        return "FAILURES" in self.names or not names.isdisjoint(("LinAlgError", "NotConverged"))

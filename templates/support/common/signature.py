@@ -14,7 +14,7 @@ class _Signature:
     for a number; `sizes` maps a size to the expression that reads it from the inputs, in an order
     in which each refers to earlier sizes only.
 
-    sizes: texts such as "n = x.shape[0] - 1" for sizes that are not the length of an axis. names:
+    sizes: texts such as "n = len(x) - 1" for sizes that are not the length of an axis. names:
     kernel's name -> public name, of inputs and sizes whose names differ."""
 
     def __init__(self, text, sizes=(), names=None):
@@ -25,7 +25,8 @@ class _Signature:
         for name, shape in self.inputs.items():
             for axis, length in enumerate(shape):
                 if length.isidentifier():
-                    self.sizes.setdefault(length, f"{name}.shape[{axis}]")
+                    read = f"{name}.shape[{axis}]" if axis else f"len({name})"
+                    self.sizes.setdefault(length, read)
         for assignment in sizes:
             size, expression = assignment.split(" = ")
             self.sizes[size] = expression

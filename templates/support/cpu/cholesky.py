@@ -10,7 +10,7 @@ from .base import INFO, LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
 from .panels import MAX_NARROW_PANEL_ROWS, MIDDLE_PANEL, NARROW_PANEL, solve_panel
-from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute_columns, substitute_rows
+from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute
 from .triangular import INVERSE_BLOCK_ROWS, triangular_inverse, triangular_logabsdet
 
 MAX_CHOLESKY_LOOP_ROWS = 8
@@ -103,7 +103,7 @@ def cholesky_solve_rows(lower, b):
         return
     for s in range(len(b)):
         for transposition in (NO, TRANSPOSED):
-            substitute_rows(lower[s], b[s], LOWER, transposition, NO)
+            substitute(lower[s], b[s], True, LOWER, transposition, NO)
 
 
 @compiled()
@@ -132,7 +132,7 @@ def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
     for s in range(len(b)):
         for transposition in (NO, TRANSPOSED):
-            substitute_columns(lower[s], b[s], LOWER, transposition, NO)
+            substitute(lower[s], b[s], False, LOWER, transposition, NO)
 
 
 @compiled()

@@ -4,6 +4,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,7 +28,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import CallPlan, _Partition, if_else, inline_option
+from .parallel import _Partition, if_else, inline_option
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -39,6 +40,7 @@ _FUNCTION_NAMES = {
     "_deliver": _deliver,
     "_destinations": _destinations,
     "_empty": _empty,
+    "_len": len,
     "_named": tuple.__new__,
     "_ndarray": _ndarray,
     "_real": _real,
@@ -49,9 +51,20 @@ _FUNCTION_NAMES = {
 a declaration."""
 
 
+class _Kernel(NamedTuple):
+    """The declaration of a kernel, see `Module.kernel`."""
+
+    signature: _Signature
+    partition: _Partition
+    blas: bool
+    can_fail: bool
+
+
 class Module(_Module):
     """A generated module. The texts that kernels and functions are made of come from the compiler
     alone."""
+
+    has_operators = True
 
     def __init__(self, owner, names):
         super().__init__(owner, names)
@@ -60,21 +73,34 @@ class Module(_Module):
         self.by_one_thread: dict = {}
         self.conditions: dict = {}
 
-    def kernel(self, signature, parallel=None, blas=False, sizes=(), names=None, **options):
+    def kernel_names(self, functions):
+        return [f"{name}_kernel" for name in functions]
+
+    def kernel(
+        self,
+        signature,
+        partition=None,
+        blas=False,
+        can_fail=False,
+        sizes=(),
+        names=None,
+        **options,
+    ):
         """Decorate the body of a kernel; define `check_` + its name, which the body calls first.
 
-        parallel: a partition of the work (see `parallel`). blas: whether the kernel calls BLAS.
-        signature, sizes, names: see `_Signature`. options: see `compiled`."""
+        partition: of the work among threads (see `parallel`). blas: whether the kernel calls BLAS.
+        can_fail: whether it can raise LinAlgError. signature, sizes, names: see `_Signature`.
+        options: see `compiled`."""
         kernel_signature = _Signature(signature, sizes, names)
+        partition = partition or _Partition()
 
         def decorate(body):
             name = body.__name__
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
             check = self._defined(self._checking(f"check_{name}", kernel_signature), scope)
             self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
-            partition = parallel or _Partition()
             kernel = partition.full_kernel(self, name, kernel_signature, body, options)
-            self.kernels[kernel] = kernel_signature, parallel, blas
+            self.kernels[kernel] = _Kernel(kernel_signature, partition, blas, can_fail)
             return kernel
 
         return decorate
@@ -116,7 +142,7 @@ class Module(_Module):
     def function(self, name, kernel, returns=""):
         """Make a public function that allocates and fills the results of a kernel. returns: see
         `_Returned`."""
-        signature, _, blas = self.kernels[kernel]
+        signature, _, blas, can_fail = self.kernels[kernel]
         returned = _Returned(returns, signature.outputs)
         parts = _Parts(signature, returned, self.has_batch, self.cotangents(name))
         call_plan = self._call_plan(kernel, parts)
@@ -135,25 +161,24 @@ class Module(_Module):
         run = [f"if {call_plan.needs_kernel}:", *indented(run)] if call_plan.needs_kernel else run
         lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
         lines = [*parts.heading(name), *indented(lines)]
-        return define_function(self, name, lines, parts, _FUNCTION_NAMES | scope)
+        return define_function(self, name, lines, parts, _FUNCTION_NAMES | scope, can_fail)
 
     def _conditions(self, kernel):
         """Return the conditions on sizes that select the call of a kernel; small sizes meet all."""
-        signature, parallel, blas = self.kernels[kernel]
-        texts = [*(parallel or _Partition()).conditions(signature), *_small_results(signature)]
+        signature, partition, blas, _ = self.kernels[kernel]
+        texts = [*partition.conditions(signature), *_small_results(signature)]
         texts += [_small_matrices(signature)] if blas else []
         return [renamed(text, signature.names) for text in dict.fromkeys(texts)]
 
     def _call_plan(self, kernel, parts):
         """Plan the call of a kernel in a public function."""
-        _, parallel, blas = self.kernels[kernel]
+        declaration = self.kernels[kernel]
         passed = _passed_arguments(kernel, parts)
-        serial_call = f"_thread_pool.run(_kernel, {passed})" if blas else f"_kernel({passed})"
-        scope = {"_kernel": getattr(kernel, "share", kernel)}
-        if parallel is None:
-            return CallPlan("", [serial_call], "", scope)
-        call_plan = parallel.call_plan(self, kernel, parts, [serial_call])
-        return replace(call_plan, scope=call_plan.scope | scope)
+        run = "_thread_pool.run(_kernel, {})" if declaration.blas else "_kernel({})"
+        call_plan = declaration.partition.call_plan(self, kernel, parts, [run.format(passed)])
+        return replace(
+            call_plan, scope=call_plan.scope | {"_kernel": getattr(kernel, "share", kernel)}
+        )
 
     def _function_lines(self, parts, conditions, run, call, scope):
         """Print the body of a public function. run: lines that call a kernel that is compiled for
@@ -214,6 +239,7 @@ class Module(_Module):
         passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
         call: list = []
+        can_fail = kernel is not None and self.kernels[kernel].can_fail
         if kernel is not None:
             call_plan = self._call_plan(kernel, texts)
             self.conditions[name] = self._conditions(kernel)
@@ -228,7 +254,7 @@ class Module(_Module):
             *(split if self.has_batch else []),
             f"    return {texts.returned.delivered}",
         ]
-        return define_function(self, name, lines, texts, scope)
+        return define_function(self, name, lines, texts, scope, can_fail)
 
 
 def _nearest(structure, array):

@@ -21,7 +21,7 @@ from .panels import (
     WIDE_PANEL,
     solve_panel,
 )
-from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute_columns, substitute_rows
+from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute
 from .triangular import triangular_invertible, triangular_logabsdet
 
 MAX_LU_LOOP_ROWS = 32
@@ -128,11 +128,11 @@ def lu_solve_rows(lu, pivots, b, transposed):
     for s in range(len(b)):
         if transposed:
             swap_columns(pivots[s], b[s], False)
-            substitute_rows(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
-            substitute_rows(lu[s], b[s], LOWER, TRANSPOSED, NO)
+            substitute(lu[s], b[s], True, UPPER, TRANSPOSED, UNIT)
+            substitute(lu[s], b[s], True, LOWER, TRANSPOSED, NO)
         else:
-            substitute_rows(lu[s], b[s], LOWER, NO, NO)
-            substitute_rows(lu[s], b[s], UPPER, NO, UNIT)
+            substitute(lu[s], b[s], True, LOWER, NO, NO)
+            substitute(lu[s], b[s], True, UPPER, NO, UNIT)
             swap_columns(pivots[s], b[s], True)
 
 
@@ -231,11 +231,11 @@ def lu_solve_columns(lu, pivots, b, transposed):
     for s in range(len(b)):
         if transposed:
             swap_rows(pivots[s], b[s], False)
-            substitute_columns(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
-            substitute_columns(lu[s], b[s], LOWER, TRANSPOSED, NO)
+            substitute(lu[s], b[s], False, UPPER, TRANSPOSED, UNIT)
+            substitute(lu[s], b[s], False, LOWER, TRANSPOSED, NO)
         else:
-            substitute_columns(lu[s], b[s], LOWER, NO, NO)
-            substitute_columns(lu[s], b[s], UPPER, NO, UNIT)
+            substitute(lu[s], b[s], False, LOWER, NO, NO)
+            substitute(lu[s], b[s], False, UPPER, NO, UNIT)
             swap_rows(pivots[s], b[s], True)
 
 

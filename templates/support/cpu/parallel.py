@@ -68,6 +68,10 @@ class _Partition:
         """Make the kernel `name` that does all the work, from the body in the generated module."""
         return compiled(is_called_from_python=True, **options)(body)
 
+    def call_plan(self, module, kernel, parts, serial_call):
+        """Plan the call of a kernel. serial_call: lines by which one thread calls it."""
+        return CallPlan("", serial_call)
+
 
 class by_rows(_Partition):
     """A partition by rows of the results, among a few threads.

@@ -14,8 +14,8 @@ from .blas import blas_trsm, gemm, gemm_part
 
 BLOCK_ROWS = 32
 """Number of rows of a diagonal block."""
-SIDES = 256
-"""Number of right-hand sides solved at a time, so that they stay in the cache."""
+MAX_SIDES = 256
+"""Most right-hand sides solved at a time, so that they stay in the cache."""
 MIN_BLOCKED_SIDES = 16
 """Fewest right-hand sides for which the inverses of blocks pay."""
 MIN_BLOCKED_ROWS = 256
@@ -23,68 +23,50 @@ MIN_BLOCKED_ROWS = 256
 
 
 @compiled(counted=True)
-def substitute_rows(a, b, triangle, transposition, diagonal):
-    """Replace each row x of `b` (rows, n) by inv(A) x, or by inv(A)' x if `transposition` is
-    TRANSPOSED.
+def substitute(a, b, in_rows, triangle, transposition, diagonal):
+    """Replace each right-hand side x by inv(A) x, or by inv(A)' x if `transposition` is TRANSPOSED.
 
+    in_rows: whether each x is a row of `b` (sides, n), else it is a column of `b` (n, sides);
     triangle: whether A is LOWER or UPPER triangular; diagonal: UNIT for a diagonal of ones, else
     NO."""
-    rows, n = b.shape
-    if rows < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
-        if rows > 0 and n > 0:
-            opposite = NO if transposition == TRANSPOSED else TRANSPOSED
-            flags = LEFT, opposite_triangle(triangle), opposite, diagonal
-            blas_trsm((*flags, n, rows, b.dtype.type(1), a, n, b, n))
+    n, sides = len(a), b.shape[0] if in_rows else b.shape[1]
+    transposed, real = transposition == TRANSPOSED, b.dtype.type
+    if sides < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
+        if sides > 0 and n > 0:
+            stored = UPPER if triangle == LOWER else LOWER  # BLAS reads our rows as columns
+            if in_rows:
+                opposite = NO if transposed else TRANSPOSED
+                blas_trsm((LEFT, stored, opposite, diagonal, n, sides, real(1), a, n, b, n))
+            else:
+                blas_trsm(
+                    (RIGHT, stored, transposition, diagonal, sides, n, real(1), a, n, b, sides)
+                )
         return
-    forward = (triangle == LOWER) != (transposition == TRANSPOSED)
+    forward = (triangle == LOWER) != transposed
     inverses = diagonal_inverses(a, triangle, diagonal)
-    copies = np.empty((min(rows, SIDES), BLOCK_ROWS), b.dtype)
-    for first_side in range(0, rows, SIDES):
-        last_side = min(first_side + SIDES, rows)
+    max_sides = min(sides, MAX_SIDES)
+    copies = np.empty((max_sides, BLOCK_ROWS) if in_rows else (BLOCK_ROWS, max_sides), b.dtype)
+    for first in range(0, sides, MAX_SIDES):
+        last = min(first + MAX_SIDES, sides)
         for step in range(0, n, BLOCK_ROWS):
             start, stop, solved_start, solved_stop = diagonal_block(n, step, forward)
+            block = b[first:last, start:stop] if in_rows else b[start:stop, first:last]
             if solved_start < solved_stop:
-                ranges = (first_side, last_side, start, stop, solved_start, solved_stop)
-                gemm_part(-1.0, b, False, a, transposition != TRANSPOSED, 1.0, b, ranges)
-            for i in range(first_side, last_side):
-                for j in range(start, stop):
-                    copies[i - first_side, j - start] = b[i, j]
-            sides = copies[: last_side - first_side, : stop - start]
+                if in_rows:
+                    ranges = (first, last, start, stop, solved_start, solved_stop)
+                    gemm_part(-1.0, b, False, a, not transposed, 1.0, b, ranges)
+                else:
+                    ranges = (start, stop, first, last, solved_start, solved_stop)
+                    gemm_part(-1.0, a, transposed, b, False, 1.0, b, ranges)
+            copy = copies[: block.shape[0], : block.shape[1]]
+            for i in range(block.shape[0]):
+                for j in range(block.shape[1]):
+                    copy[i, j] = block[i, j]
             inverse = inverses[start:stop, : stop - start]
-            gemm(1.0, sides, False, inverse, forward, 0.0, b[first_side:last_side, start:stop])
-
-
-@compiled(counted=True)
-def substitute_columns(a, b, triangle, transposition, diagonal):
-    """`substitute_rows` for each column x of `b` (n, columns)."""
-    n, columns = b.shape
-    if columns < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
-        if columns > 0 and n > 0:
-            flags = RIGHT, opposite_triangle(triangle), transposition, diagonal
-            blas_trsm((*flags, columns, n, b.dtype.type(1), a, n, b, columns))
-        return
-    forward = (triangle == LOWER) != (transposition == TRANSPOSED)
-    inverses = diagonal_inverses(a, triangle, diagonal)
-    copies = np.empty((BLOCK_ROWS, min(columns, SIDES)), b.dtype)
-    for first_side in range(0, columns, SIDES):
-        last_side = min(first_side + SIDES, columns)
-        for step in range(0, n, BLOCK_ROWS):
-            start, stop, solved_start, solved_stop = diagonal_block(n, step, forward)
-            if solved_start < solved_stop:
-                ranges = (start, stop, first_side, last_side, solved_start, solved_stop)
-                gemm_part(-1.0, a, transposition == TRANSPOSED, b, False, 1.0, b, ranges)
-            for i in range(start, stop):
-                for j in range(first_side, last_side):
-                    copies[i - start, j - first_side] = b[i, j]
-            sides = copies[: stop - start, : last_side - first_side]
-            inverse = inverses[start:stop, : stop - start]
-            gemm(1.0, inverse, not forward, sides, False, 0.0, b[start:stop, first_side:last_side])
-
-
-@compiled(linked=True)
-def opposite_triangle(triangle):
-    """The name of the triangle for BLAS, which reads our rows as columns."""
-    return UPPER if triangle == LOWER else LOWER
+            if in_rows:
+                gemm(1.0, copy, False, inverse, forward, 0.0, block)
+            else:
+                gemm(1.0, inverse, not forward, copy, False, 0.0, block)
 
 
 @compiled(linked=True)

@@ -10,7 +10,7 @@ import numpy as np
 from ..internals.functions import compiled
 from .base import LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part
-from .substitution import substitute_columns, substitute_rows
+from .substitution import substitute
 
 INVERSE_BLOCK_ROWS = 32
 """Number of rows of an inverse that are computed at a time."""
@@ -32,7 +32,7 @@ def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     triangle, transposition = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
     for s in range(len(b)):
-        substitute_rows(a[s], b[s], triangle, transposition, NO)
+        substitute(a[s], b[s], True, triangle, transposition, NO)
 
 
 @compiled()
@@ -40,7 +40,7 @@ def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     triangle, transposition = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
     for s in range(len(b)):
-        substitute_columns(a[s], b[s], triangle, transposition, NO)
+        substitute(a[s], b[s], False, triangle, transposition, NO)
 
 
 @compiled()

@@ -9,12 +9,20 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
 from .arguments import _Call
 
-_SCOPE = {"_Call": _Call, "_cotangents": _cotangents, "_named": tuple.__new__}
+_SCOPE = {
+    "_Call": _Call,
+    "_cotangents": _cotangents,
+    "_len": lambda array: array.shape[0],  # arrays of other libraries may have no len
+    "_named": tuple.__new__,
+}
 """Names that the texts of public functions refer to."""
 
 
 class Module(_Module):
     """A generated module. All texts that it compiles come from the compiler."""
+
+    def kernel_names(self, functions):
+        return ["KERNELS"]
 
     def function(self, name, signature, launch, returns="", failures=(), **options):
         """Define the public function `name`, whose results the host function `launch` computes.
@@ -40,4 +48,4 @@ class Module(_Module):
         run = f"    with _Call(_owner, _expected, {inputs}, _failures) as _run:"
         lines = [*parts.heading(name), run, *indented(indented(lines))]
         scope = _SCOPE | {"_failures": failures, "_launch": launch}
-        return define_function(self, name, lines, parts, scope)
+        return define_function(self, name, lines, parts, scope, bool(failures))

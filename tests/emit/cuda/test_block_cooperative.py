@@ -7,9 +7,9 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.emit.cuda import join
+from derivatrix.compiler.emit.cuda.fusion import fuse
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.plan import plan
+from derivatrix.compiler.plan import Machine, plan
 from derivatrix.compiler.plan.steps import BlockCooperative, Gemm, Step
 from derivatrix.runtime.simulated import as_on_device
 from derivatrix.templates.support.cuda.shares import row_by_row
@@ -21,8 +21,8 @@ from tests.simulation import simulated
 def steps(text: str, dims: str, wrt: str, kind: str) -> tuple[Step, ...]:
     function = text_function(text, dims, wrt.split())
     arguments, results = function.derivatives.kernel(kind)
-    made = plan("f", arguments, list(results.items()), join=join)
-    return tuple(step for step in made.steps if isinstance(step, Gemm | BlockCooperative))
+    kernel = plan("f", arguments, list(results.items()), Machine(fuse))
+    return tuple(step for step in kernel.steps if isinstance(step, Gemm | BlockCooperative))
 
 
 @pytest.mark.parametrize("kind", ["vjp", "jvp"])

@@ -11,7 +11,7 @@ from derivatrix.compiler.plan.steps import Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import renamed
 
 
-def join(steps: Sequence[Step]) -> list[Step]:
+def fuse(steps: Sequence[Step]) -> list[Step]:
     """Fuse neighbouring nests that read only the same point's entries of each other's results, then
     steps along the same rows."""
     fused: list[Step] = []
