@@ -29,7 +29,7 @@ from derivatrix.compiler.structured.operator_text import operator_lines
 
 def function_arguments(function: FunctionDescription) -> list[str]:
     """Print the arguments of `generated.function` for a public function."""
-    arguments = [f'"{function.name}"', f"{function.name}_kernel"]
+    arguments = [f'"{function.name}"', function.plan.name]
     if not isinstance(function.result, str):
         arguments.append(f'returns="{returns_text(function)}"')
     return arguments
