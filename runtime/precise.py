@@ -263,11 +263,12 @@ def _softmax(array: np.ndarray, axis: int) -> Any:
 
 
 NUMPY_OBJECT_FUNCTIONS = (
-    "abs add all append arange array asarray broadcast_to concatenate cross cumsum diag diagonal "
-    "einsum equal expand_dims full greater greater_equal kron less less_equal logical_and "
-    "logical_not logical_or matmul max maximum min minimum nan ndim not_equal ones outer prod "
-    "ravel reshape select shape sign sort stack sum swapaxes take_along_axis tensordot trace "
-    "transpose tri triu tril tril_indices vectorize where zeros argsort inf split block square"
+    "abs add all append arange array asarray broadcast_arrays broadcast_to concatenate cross "
+    "cumsum diag diagonal einsum equal expand_dims full greater greater_equal kron less "
+    "less_equal logical_and logical_not logical_or matmul max maximum min minimum nan ndim "
+    "not_equal ones outer prod ravel reshape select shape sign sort stack sum swapaxes "
+    "take_along_axis tensordot trace transpose tri triu tril tril_indices vectorize where zeros "
+    "argsort inf split block square"
 )
 """NumPy's functions that work for arrays of any objects."""
 MPMATH_NAMES = {
@@ -277,9 +278,10 @@ MPMATH_NAMES = {
     "arcsinh": "asinh",
     "arccosh": "acosh",
     "arctanh": "atanh",
+    "sinc": "sincpi",
 }
 MATRIX_FUNCTIONS = "expm logm sqrtm sinm cosm"
-ENTRYWISE = "exp log sqrt sin cos tan sinh cosh tanh log1p expm1 floor ceil sinc conj"
+ENTRYWISE = "exp log sqrt sin cos tan sinh cosh tanh log1p expm1 floor ceil conj"
 SPECIAL = {
     "erf": NUMBERS.erf,
     "erfc": NUMBERS.erfc,
@@ -295,6 +297,7 @@ SPECIAL = {
 SPECIAL_OF_TWO = {
     "polygamma": NUMBERS.polygamma,
     "zeta": NUMBERS.zeta,
+    "hyp0f1": NUMBERS.hyp0f1,
     "iv": NUMBERS.besseli,
     "jv": NUMBERS.besselj,
     "kv": NUMBERS.besselk,

@@ -109,6 +109,9 @@ huber = _elementwise(
 )
 
 
+sinc = _elementwise("sinc", "sin(pi * x) / (pi * x), entry by entry, and 1 at 0.")
+
+
 def _operator(
     name: str, function: Callable[[Array, Array], Array], about: str
 ) -> Callable[[Any, Any], Array]:

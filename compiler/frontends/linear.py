@@ -10,7 +10,7 @@ import sympy
 from derivatrix.compiler.frontends.declare import eye
 from derivatrix.compiler.frontends.elementwise import sign
 from derivatrix.compiler.frontends.products import multi_dot
-from derivatrix.compiler.frontends.rearrange import broadcast_to, diagonal
+from derivatrix.compiler.frontends.rearrange import broadcast_to, diagonal, tril, triu
 from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
@@ -57,6 +57,25 @@ def solve(matrix: Any, right: Any) -> Array:
     if a.node.shape[-1] != size:
         raise disagreement(form, operands, f"expected {a.node.shape[-1]} rows in the second")
     return inv(a) @ b
+
+
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Array:
+    """The X with triangle @ X = b, where `triangle` is the upper, or `lower`, triangle of `a`.
+
+    trans: 1 or "T" for the transposed triangle. unit_diagonal: whether its diagonal counts as ones.
+    LinAlgError where the diagonal has a zero. Other entries of `a` have no effect. If `a` is an
+    input, declare it as "lower" or "upper": verification then draws well-conditioned points."""
+    matrix = asarray(a)
+    require_square("solve_triangular", matrix.node)
+    if trans not in (0, 1, 2, "N", "T", "C"):
+        raise UnsupportedError(f"solve_triangular: trans={shown(trans)} is neither 0 nor 1")
+    offset = 1 if unit_diagonal else 0
+    triangle = tril(matrix, -offset) if lower else triu(matrix, offset)
+    if unit_diagonal:
+        triangle = triangle + eye(matrix.node.shape[-1])
+    return solve(triangle if trans in (0, "N") else triangle.mT, b)
 
 
 def assume(matrix: Any, structure: str) -> Array:

@@ -11,12 +11,21 @@ from derivatrix.compiler.frontends.declare import eye
 from derivatrix.compiler.frontends.factorisations import eigh
 from derivatrix.compiler.frontends.linear import inv, matrix_power
 from derivatrix.compiler.frontends.products import multi_dot
-from derivatrix.compiler.ir.arrays import Array, apply, asarray, elementwise, multiply
+from derivatrix.compiler.ir.arrays import (
+    Array,
+    apply,
+    asarray,
+    elementwise,
+    multiply,
+    sum_over,
+)
 from derivatrix.compiler.ir.messages import require_square
 from derivatrix.compiler.ir.nodes import Einsum, Leaf, Map, Node, Sum, literal, slot
+from derivatrix.compiler.ir.scalar_functions import spherical
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.matrix_functions import COSM, EXPM, LOGM, SINM, TANHM
+from derivatrix.compiler.operations.skew import SKEW
 from derivatrix.compiler.operations.square_root import SQRTM
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -71,6 +80,19 @@ def funm(matrix: Any, function: Any) -> Array:
     values, vectors = eigh(base)
     results = elementwise(expression.xreplace({variable: slot(0)}), values)
     return multiply(vectors, results[..., None, :]) @ vectors.mT
+
+
+def rotation(vector: Any) -> Array:
+    """The rotation about a vector of 3 entries, by its length as angle: expm(skew(vector)), by
+    Rodrigues' formula. All derivatives are right at 0. Leading axes are stacked."""
+    axis = asarray(vector)
+    turn = apply(SKEW, axis)
+    angle = sympy.sqrt(slot(0))
+    square = sum_over(axis**2, -1)
+    # (1 - cos t) / t² = ½ (sin(t/2) / (t/2))², which does not cancel
+    once = elementwise(spherical(0, angle), square)[..., None, None]
+    twice = elementwise(spherical(0, angle / 2) ** 2 / 2, square)[..., None, None]
+    return eye(3) + once * turn + twice * (turn @ turn)
 
 
 def _is_function(argument: Any) -> bool:

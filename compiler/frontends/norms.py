@@ -14,6 +14,7 @@ from derivatrix.compiler.frontends.reductions import max, min, sum
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes
 from derivatrix.compiler.ir.literals import MAX_FLOAT
+from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.singular import NUCLEAR, SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
@@ -99,6 +100,24 @@ def _matrix_norm(operand: Array, ord: Any) -> Array:
         sums = sum(abs(operand), -2 if number in (1, -1) else -1)
         return max(sums, -1) if number > 0 else min(sums, -1)
     raise _no_rule("norm", ord, 2)
+
+
+def cdist(left: Any, right: Any, metric: str = "euclidean") -> Array:
+    """The distances of all rows of `left` from all rows of `right`, as SciPy's `cdist`.
+
+    metric: "euclidean", "sqeuclidean" (its square) or "cityblock" (the sum of absolute values). The
+    derivative of a Euclidean distance that is zero is taken to be 0. Distances are computed from
+    differences, right also for rows that are close to each other."""
+    x, y = asarray(left), asarray(right)
+    if x.ndim != 2 or y.ndim != 2 or x.node.shape[1] != y.node.shape[1]:
+        problem = "expected two matrices with as many columns"
+        raise disagreement("cdist({}, {})", [x.node, y.node], problem)
+    differences = x[:, None] - y
+    if metric == "sqeuclidean":
+        return sum(differences**2, -1)
+    if metric not in ("euclidean", "cityblock"):
+        raise UnsupportedError(f"cdist: metric={shown(metric)} has no rule")
+    return norm(differences, 2 if metric == "euclidean" else 1, -1)
 
 
 def schatten_norm(array: Any, p: Any) -> Array:

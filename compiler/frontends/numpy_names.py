@@ -229,6 +229,7 @@ BY_QUALIFIED_NAME: dict[str, Callable[..., Any]] = {
     "numpy.diag": _diag,
     "numpy.diagonal": _first_two_axes(FUNCTIONS["diagonal"], "diagonal"),
     "numpy.outer": _outer,
+    "numpy.sort": lambda a, axis=-1, kind=None, stable=None: FUNCTIONS["sort"](a, axis),
     "numpy.trace": _first_two_axes(FUNCTIONS["trace"], "trace"),
     "numpy.linalg.cholesky": _cholesky,
     "numpy.linalg.eigh": lambda a, UPLO="L": FUNCTIONS["eigh"](

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from derivatrix.compiler.frontends.rearrange import moveaxis
 from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axes
 from derivatrix.compiler.ir.dimensions import Dimension, shape_text
 from derivatrix.compiler.ir.messages import disagreement, operand_text
 from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.operations.skew import SKEW
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
@@ -63,6 +65,12 @@ def outer(left: Any, right: Any) -> Array:
         problem = "expected two vectors; einsum and tensordot multiply arrays of more axes"
         raise disagreement("outer({}, {})", [x.node, y.node], problem)
     return tensordot(x, y, 0)
+
+
+def cross(left: Any, right: Any, axis: int = -1) -> Array:
+    """The cross product of vectors of 3 entries, which lie along `axis`; other axes broadcast."""
+    x, y = (moveaxis(part, axis, -1) for part in (left, right))
+    return moveaxis((apply(SKEW, x) @ y[..., None])[..., 0], -1, axis)
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2) -> Array:

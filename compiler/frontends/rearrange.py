@@ -17,6 +17,7 @@ from derivatrix.compiler.ir.dimensions import Shape, Wrapped
 from derivatrix.compiler.ir.literals import items
 from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.operations.sorting import SORT
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 ARRAYS = "a list of arrays"
@@ -271,6 +272,14 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
     leading = (slice(None),) * position
     parts = operand[(*leading, slice(start, None))], operand[(*leading, slice(None, start))]
     return concatenate(parts, position)
+
+
+def sort(array: Any, axis: int | None = -1) -> Array:
+    """The entries in ascending order along `axis`; all entries as a vector for None. The derivative
+    at equal entries is that of a stable order, as NumPy's."""
+    operand = reshape(array, -1) if axis is None else asarray(array)
+    position = -1 if axis is None else axis
+    return moveaxis(arrays.apply(SORT, moveaxis(operand, position, -1)), -1, position)
 
 
 def diff(array: Any, n: int = 1, axis: int = -1) -> Array:

@@ -11,8 +11,9 @@ import sympy
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axis
-from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir.nodes import Delta, Gather, Reshape, Vech, einsum
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.indexing import merged
+from derivatrix.compiler.ir.nodes import Delta, Reshape, Vech, einsum
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
@@ -50,8 +51,8 @@ def reshape(array: Any, shape: Any, order: str = "C") -> Array:
             flat = old[old_axes[0]]
         elif len(new_axes) == 1:
             flat = new[new_axes[0]]
-        factors += _merged([(old[a], operand.node.shape[a]) for a in old_axes], flat, ("o", number))
-        factors += _merged([(new[a], target[a]) for a in new_axes], flat, ("n", number))
+        factors += merged([(old[a], operand.node.shape[a]) for a in old_axes], flat, ("o", number))
+        factors += merged([(new[a], target[a]) for a in new_axes], flat, ("n", number))
     sizes = dict(zip(new, target, strict=True))
     return Array(einsum([(operand.node, old), *factors], new, sizes=sizes))
 
@@ -95,21 +96,6 @@ def _shortest(old: Shape, new: Shape) -> tuple[int, int]:
         if is_equal and sympy.expand(remaining) == 0:
             return a, b
     return len(old), len(new)
-
-
-def _merged(axes: Sequence[tuple[Any, Dimension]], flat: Any, name: tuple[str, int]) -> list[Any]:
-    """Factors that merge `axes` (label, size), outermost first, into the label `flat`."""
-    if not axes:
-        return []
-    factors: list[Any] = []
-    label = flat
-    for position, (axis, size) in enumerate(axes[:-1]):
-        inner_size = sympy.expand(sympy.Mul(*(length for _, length in axes[position + 1 :])))
-        is_last = position == len(axes) - 2
-        inner = axes[-1][0] if is_last else (*name, position)
-        factors.append((Reshape(size, inner_size), (label, axis, inner)))
-        label = inner
-    return factors
 
 
 def ravel(array: Any, order: str = "C") -> Array:
@@ -193,20 +179,4 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
     table = np.asarray(indices)
     if table.dtype.kind not in "iu":
         raise ShapeError(f"take needs an array of integers, not {table.dtype}")
-    size = operand.node.shape[place]
-    flat = [_position(int(index), size) for index in table.ravel()]
-    labels: list[Any] = list(range(operand.ndim))
-    labels[place] = "taken"
-    output = [*range(place), "gathered", *range(place + 1, operand.ndim)]
-    gather = (Gather(tuple(flat), size), ("gathered", "taken"))
-    gathered = Array(einsum([(operand.node, labels), gather], output))
-    shape = gathered.node.shape
-    return reshape(gathered, (*shape[:place], *table.shape, *shape[place + 1 :]))
-
-
-def _position(index: int, size: Dimension) -> int:
-    if size.is_Integer and not -size <= index < size:
-        raise ShapeError(f"index {index} is out of range for an axis of length {size}")
-    if index < 0 and not size.is_Integer:
-        raise ShapeError(f"index {index} of an axis of symbolic length {size}: count from 0")
-    return index + int(size) if index < 0 else index
+    return operand[(*[slice(None)] * place, table)]

@@ -1,7 +1,10 @@
-"""NumPy's indexing by integers, slices, None, Ellipsis and a list, on symbolic sizes too."""
+"""NumPy's indexing by integers, slices, None, Ellipsis and arrays of integers, on symbolic sizes
+too."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -9,8 +12,8 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir import dimensions
-from derivatrix.compiler.ir.dimensions import Dimension, shape_text
-from derivatrix.compiler.ir.nodes import Gather, Node, Slice, einsum
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.nodes import Gather, Node, Reshape, Slice, einsum
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
@@ -18,35 +21,51 @@ from derivatrix.runtime.errors import ShapeError, UnsupportedError
 def take(node: Node, index: object) -> Node:
     """Return node[index]. Raises ShapeError or UnsupportedError."""
     parts = _entries(index if isinstance(index, tuple) else (index,), node)
-    _require_one_list(parts)
-    factors: list[tuple[Node, tuple[Any, ...]]] = []
+    tables = _tables(parts, node.shape)
+    table_shape = next((table.shape for table in tables.values()), ())
+    table_axes = [("table", axis) for axis in range(len(table_shape))]
+    entry = table_axes[0] if len(table_axes) == 1 else "entry"
+    factors = merged([*zip(table_axes, table_shape, strict=True)], entry, ("inner", 0))
     labels: list[Any] = []
     output: list[Any] = []
     sizes: dict[Any, Dimension] = {}
-    axis = 0
-    for part in parts:
+    for position, part in enumerate(parts):
         if part is None:
-            output.append(("new", len(output)))
+            output.append(("new", position))
             sizes[output[-1]] = sympy.S.One
             continue
-        size = node.shape[axis]
-        axis += 1
-        label, selected = ("axis", axis), ("out", axis)
+        size = node.shape[len(labels)]
+        label, selected = ("axis", position), ("out", position)
         labels.append(label)
-        if isinstance(part, slice):
-            start, count, stride = slice_range(part, size)
-            if (start, count, stride) == (0, size, 1):
-                output.append(label)
-                continue
-            factors.append((Slice(count, size, start, stride), (selected, label)))
-            output.append(selected)
-        elif isinstance(part, (list, np.ndarray)):
-            factors.append((Gather(_table(part, size), size), (selected, label)))
-            output.append(selected)
+        if position == _first_table_axis(parts, tables):
+            output += table_axes
+        if position in tables:
+            table = tuple(map(int, tables[position].flat))
+            factors.append((Gather(table, size), (entry, label)))
+        elif not isinstance(part, slice):
+            place = _position(part, size)
+            factors.append((Slice(sympy.S.One, size, place, 1), (selected, label)))
         else:
-            position = _position(part, size)
-            factors.append((Slice(sympy.S.One, size, position, 1), (selected, label)))
+            start, count, stride = slice_range(part, size)
+            is_whole = (start, count, stride) == (0, size, 1)
+            output.append(label if is_whole else selected)
+            if not is_whole:
+                factors.append((Slice(count, size, start, stride), (selected, label)))
     return einsum([(node, labels), *factors], output, sizes=sizes)
+
+
+def merged(axes: Sequence[tuple[Any, Any]], flat: Any, name: tuple[str, int]) -> list[Any]:
+    """Return factors that merge `axes` (label, size), outermost first, into the label `flat`.
+    name: of the labels of inner axes."""
+    factors: list[Any] = []
+    label = flat
+    for position, (axis, size) in enumerate(axes[:-1]):
+        inner_size = sympy.expand(sympy.Mul(*(length for _, length in axes[position + 1 :])))
+        is_last = position == len(axes) - 2
+        inner = axes[-1][0] if is_last else (*name, position)
+        factors.append((Reshape(sympy.sympify(size), inner_size), (label, axis, inner)))
+        label = inner
+    return factors
 
 
 def _entries(index: tuple[object, ...], node: Node) -> list[object]:
@@ -69,35 +88,48 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
     return parts + unindexed
 
 
-def _require_one_list(parts: list[object]) -> None:
-    """Raise UnsupportedError for a list beside anything but slices: NumPy moves its axis then."""
-    lists = [part for part in parts if isinstance(part, (list, np.ndarray))]
-    scalars = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
-    if lists and (len(lists) > 1 or scalars):
-        raise UnsupportedError(
-            "an index with a list of positions can hold slices beside it only; index in two steps"
-        )
+def _tables(parts: Sequence[object], shape: Shape) -> dict[int, np.ndarray]:
+    """Return the arrays of positions in an index, broadcast to one shape, by their places."""
+    tables: dict[int, np.ndarray] = {}
+    axes = itertools.accumulate((part is not None for part in parts), initial=0)
+    for place, (part, axis) in enumerate(zip(parts, axes, strict=False)):
+        if isinstance(part, (list, np.ndarray)):
+            tables[place] = _table(part, shape[axis])
+    try:
+        return dict(zip(tables, np.broadcast_arrays(*tables.values()), strict=True))
+    except ValueError as error:
+        shapes = " and ".join(str(table.shape) for table in tables.values())
+        raise ShapeError(f"arrays of positions of shapes {shapes} do not broadcast") from error
 
 
-def _table(part: object, size: Dimension) -> tuple[int, ...]:
-    """Return the positions in a list of integers."""
+def _first_table_axis(parts: Sequence[object], tables: Mapping[int, np.ndarray]) -> int:
+    """Return the place in an index at which the result has the axes of `tables`: as in NumPy where
+    the first position stands, or in front if a slice separates positions."""
+    places = [i for i, part in enumerate(parts) if part is not None and not isinstance(part, slice)]
+    if not tables:
+        return -1
+    return places[0] if places[-1] - places[0] == len(places) - 1 else 0
+
+
+def _table(part: object, size: Dimension) -> np.ndarray:
+    """Return an array of positions, counted from the start."""
     try:
         table = np.asarray(part)
     except ValueError as error:
         raise ShapeError(
-            f"index {shown(part)} is ragged: it has to be a list of integers"
+            f"index {shown(part)} is ragged: it has to be an array of integers"
         ) from error
-    if table.dtype.kind not in "iu" or table.ndim != 1:
+    if table.dtype.kind not in "iu":
         raise UnsupportedError(
-            f"index {shown(part)} is not a list of integers; multiply by a mask, or use where"
+            f"index {shown(part)} is not an array of integers; multiply by a mask, or use where"
         )
-    places = [_position(int(place), size) for place in table]
+    places = [_position(int(place), size) for place in table.flat]
     if not all(place.is_Integer for place in places):
         raise UnsupportedError(
             f"index {shown(part)}: count positions of an axis of symbolic size {size} from its "
             "start"
         )
-    return tuple(map(int, places))
+    return np.array([*map(int, places)], dtype=int).reshape(table.shape)
 
 
 def _integer(part: object) -> sympy.Expr:
@@ -107,7 +139,7 @@ def _integer(part: object) -> sympy.Expr:
     if value is None or value.is_Matrix or (value.is_number and not value.is_Integer):
         raise UnsupportedError(
             f"index {shown(part)} of type {type(part).__name__} is not supported; use "
-            "integers, slices, None, ... or a list of integers, and where instead of a mask"
+            "integers, slices, None, ... or an array of integers, and where instead of a mask"
         )
     return value
 

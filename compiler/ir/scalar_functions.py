@@ -17,6 +17,8 @@ from sympy.printing.numpy import SciPyPrinter
 
 from derivatrix.runtime.errors import UnsupportedError
 
+UNIT_ROUNDOFF = 2**-53
+
 
 class ScalarFunction(sympy.Function):
     """A scalar function of real variables that SymPy lacks.
@@ -213,6 +215,69 @@ class rel_entr(ScalarFunction):
         return sympy.Piecewise((sympy.nan, (x < 0) | (y < 0)), (slope, True))
 
 
+class spherical(ScalarFunction):
+    """j_k(x) / x^k of the spherical Bessel function j_k: even, smooth at 0, and sin(x) / x for
+    k = 0. The derivative is -x j_(k+1)(x) / x^(k+1) (DLMF 10.51.3)."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, order: sympy.Expr, x: sympy.Expr) -> sympy.Expr | None:
+        return 1 / sympy.factorial2(2 * order + 1) if x == 0 else None
+
+    def definition(self) -> sympy.Expr:
+        """Return the power series of x² where sines and cosines cancel, else these."""
+        order, x = self.args
+        square = x**2
+        bound = 2 * (2 * order + 3)  # the terms of the series decrease below it
+        terms = [1 / sympy.factorial2(2 * order + 1)]
+        while abs(terms[-1]) * bound ** (len(terms) - 1) > UNIT_ROUNDOFF * terms[0]:
+            count = len(terms)
+            terms.append(-terms[-1] / (2 * count * (2 * order + 2 * count + 1)))
+        series = sympy.S.Zero
+        for term in reversed(terms):
+            series = series * square + term
+        sine, cosine = _spherical_factors(int(order), 1 / square)
+        closed = sine * sympy.sin(x) / x + cosine * sympy.cos(x)
+        return sympy.Piecewise((series, square < bound), (closed, True))
+
+    def fdiff(self, argindex: int = 2) -> sympy.Expr:
+        order, x = self.args
+        return -x * spherical(order + 1, x)
+
+    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+        order, x = self.args
+        if order == 0:
+            return f"np.sinc({printer._print(x / sympy.pi)})"
+        series = f"scipy.special.hyp0f1({order + 1}.5, {printer._print(-(x**2) / 4)})"
+        return f"({series} / {sympy.factorial2(2 * order + 1)})"
+
+    _scipycode = _numpycode
+
+
+def _spherical_factors(order: int, u: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """Return p and q with j_k(x) / x^k = p sin(x) / x + q cos(x), where u = 1 / x², by the
+    recurrence of DLMF 10.51.1."""
+    before, current = (sympy.S.Zero, sympy.S.One), (sympy.S.One, sympy.S.Zero)
+    for k in range(order):
+        following = tuple(u * ((2 * k + 1) * b - a) for a, b in zip(before, current, strict=True))
+        before, current = current, (following[0], following[1])
+    return current
+
+
+class sinc(ScalarFunction):
+    """sin(π x) / (π x), and 1 at 0."""
+
+    numpy_text = "np.sinc({0})"
+
+    def definition(self) -> sympy.Expr:
+        return spherical(0, sympy.pi * self.args[0])
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        x = self.args[0]
+        return -(sympy.pi**2) * x * spherical(1, sympy.pi * x)
+
+
 def _huber(delta: sympy.Expr, x: sympy.Expr) -> sympy.Expr:
     near, far = (x**2 / 2, sympy.Abs(x) <= delta), delta * (sympy.Abs(x) - delta / 2)
     return sympy.Piecewise((sympy.oo, delta < 0), near, (far, True))
@@ -245,6 +310,7 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
     "entr": entr,
     "rel_entr": rel_entr,
     "huber": _huber,
+    "sinc": sinc,
     "digamma": lambda x: sympy.polygamma(0, x),
     "normcdf": normcdf,
     "sigmoid": sigmoid,
@@ -290,6 +356,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     floor and steps, half for max and min at ties, nan where a branch is infinite. Raises
     UnsupportedError where SymPy has no derivative."""
     expression = expression.replace(sympy.Mod, lambda t, by: t - by * sympy.floor(t / by))
+    expression = expression.replace(sympy.sinc, lambda x: spherical(0, x))  # smooth at 0
     constants: dict[sympy.Basic, sympy.Expr] = {
         part: sympy.Dummy(real=True) for part in expression.atoms(*PIECEWISE_CONSTANT)
     }

@@ -45,7 +45,7 @@ REWRITES: dict[type, Callable[..., sympy.Expr]] = {
     sympy.sech: lambda x: 1 / sympy.cosh(x),
     sympy.csch: lambda x: 1 / sympy.sinh(x),
     sympy.coth: lambda x: 1 / sympy.tanh(x),
-    sympy.sinc: lambda x: sympy.Piecewise((sympy.sin(x) / x, sympy.Ne(x, 0)), (1, True)),
+    sympy.sinc: lambda x: scalar_functions.spherical(0, x),
     sympy.Heaviside: lambda x, *_: (1 + sympy.sign(x)) / 2,
 }
 """SymPy class -> the function expressed by FUNCTIONS."""

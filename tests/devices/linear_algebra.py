@@ -28,6 +28,7 @@ from derivatrix.templates.support.cuda import (
     shares,
     singular,
     skew,
+    sorting,
     triangular,
 )
 from derivatrix.templates.support.cuda.base import _Run
@@ -402,6 +403,20 @@ def test_rows(device, stack, n):
         if sign < 0:
             expected[:, np.arange(n), np.arange(n)] = 0
         device.close(device.call(kernel, arrays, out=(stack, n, n)), expected)
+
+
+@pytest.mark.parametrize("stack, n", [(1, 1), (0, 3), (2, 0), (3, 9), (2, 40)])
+def test_orders_of_rows(device, stack, n):
+    x, keys = device.normal(stack, n), device.normal(stack, n).round()
+    keys[:, 1::7] = np.nan
+    order = np.argsort(keys, kind="stable")
+    expected = np.take_along_axis(x, order, -1)
+    found = device.call(sorting.rows_sorted_by, (device.put(x), device.put(keys)), out=x.shape)
+    np.testing.assert_array_equal(found, expected)
+    arguments = device.put(expected), device.put(keys)
+    np.testing.assert_array_equal(device.call(sorting.rows_unsorted_by, arguments, out=x.shape), x)
+    found = device.call(sorting.sorted_rows, (device.put(keys),), out=x.shape)
+    np.testing.assert_array_equal(found, np.sort(keys))
 
 
 def test_nan_has_all_shares(device):

@@ -47,6 +47,8 @@ class Sample:
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "numpy.block": ("[[X, X], [X, X]]",),
+    "numpy.cross": ("X[:, :3]", "G[0]"),
+    "numpy.linalg.cross": ("X[:, :3]", "G[0]"),
     "numpy.broadcast_to": ("X[:1, :2]", "(2, 2)"),
     "numpy.column_stack": ("[x, x]",),
     "numpy.concatenate": ("[X, X]",),

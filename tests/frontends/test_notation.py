@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 import derivatrix as dx
 from derivatrix.compiler import cli
 from derivatrix.compiler.frontends.notation import functions
-from derivatrix.compiler.frontends.notation.declaration import split_dims, text_function
+from derivatrix.compiler.frontends.notation.declaration import (
+    input_names,
+    split_dims,
+    text_function,
+)
 from derivatrix.compiler.ir.arrays import Array, scale
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError, NotationError
@@ -51,6 +55,20 @@ SAME: list[tuple[str, object]] = [
     ("X'^2", X.mT @ X.mT),
     ("X^2'", (X @ X).mT),
     ("x''", x),
+    ("X\\x", dx.solve(X, x)),
+    ("2*X\\A'", dx.solve(2 * X, A.mT)),
+    ("|s|^2", abs(s) ** 2),
+    ("| |s| - 1|*x", abs(abs(s) - 1) * x),
+    ("||x||", dx.norm(x)),
+    ("||x - y||_2^2", dx.norm(x - y) ** 2),
+    ("||x'||_1", dx.norm(x, 1)),
+    ("norm(A*x)", dx.norm(A @ x)),
+    ("dot(x, y)", x @ y),
+    ("gammaln(x) + sinc(x)", dx.gammaln(x) + dx.sinc(x)),
+    ("cross(w, w)", dx.cross(w, w)),
+    ("rotation(w)*w", dx.rotation(w) @ w),
+    ("sort(x)", dx.sort(x)),
+    ("cdist(A, X)", dx.cdist(A, X)),
     ("s'", s),
     ("X''", X.mT.mT),
     ("A*x", A @ x),
@@ -194,7 +212,23 @@ BAD: list[tuple[str, str, str]] = [
     ("x # y", "  ^", "unexpected '#'"),
     ("X**2", " ^^", "a power is written \\^"),
     ("A@x", " ^", "product is written \\*"),
-    ("X\\x", " ^", "solve"),
+    ("A\\z", "^", r"\\ takes a square matrix, not a matrix \(m, n\)"),
+    ("X\\s", "  ^", r"\\ takes a column or a matrix here, not a scalar"),
+    ("X\\z", " ^", "inner sizes n and m differ"),
+    ("A^t", "  ^", "'t' is not known"),
+    ("y + |x|", "    ^^^", r"several meanings; write norm2\(x\) for its length"),
+    ("|X*X|", "^^^^^", r"write det\(X\*X\) for its determinant, or abs\(X\*X\)"),
+    ("||X||", "^^^^^", r"several norms; write normF\(X\), normspec\(X\) or normnuc\(X\)"),
+    ("||s||", "^^^^^", r"write abs\(s\)"),
+    ("||X||_1", "^^^^^^^", "several norms"),
+    ("norm(A)", "^^^^^^^", r"write normF\(A\)"),
+    ("|s", "^", "never closed"),
+    ("|s||", "  ^^", r"'\|\|' does not close '\|'"),
+    ("s|", " ^", "closes nothing"),
+    ("dot(A, B)", "    ^", "a vector here"),
+    ("trace(X)", "^^^^^", r"write tr\(X\)"),
+    ("eig(X)", "^^^", "write eigvalsh"),
+    ("X\u1d40", "^^", "the transpose is written '"),
     ("x\u2019", " ^", "apostrophe"),
     ("x.T", " ^", "the transpose is '"),
     ("y + (y = x)", "       ^", "has no ="),
@@ -285,6 +319,23 @@ def test_errors_point_at_the_place(text: str, carets: str, message: str) -> None
     assert line[4:] in text.split("\n") and line.startswith("    ")
     assert under[4:] == carets
     assert "?" not in told.replace("did you mean", "").rstrip("?") or "?," in told
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A^T*z", A.mT @ z),
+        ("z^T*A*x", z @ A @ x),
+        ("2*X^T^2*x", 2 * (X.mT @ X.mT) @ x),
+        ("||A||_F*||x||", dx.norm(A) * dx.norm(x)),
+    ],
+)
+def test_letters_of_notation_are_no_inputs(text: str, expected: Array) -> None:
+    """Where no input is called T or F."""
+    used = input_names(text)
+    assert not {"T", "F", "_F"} & {*used}
+    array = dx.parse(text, **{name: DIMS[name] for name in used})
+    assert simplify([array.node]) == simplify([expected.node])
 
 
 BAD_DIMS: list[tuple[dict[str, object], str]] = [
@@ -378,7 +429,8 @@ def test_the_command_lines_inputs() -> None:
 
 WORDS = (
     *("A", "x", "s", "T", "n", "0", "2", "0.5", "eye", "ones", "tr(", "sum(", "max(", "kron("),
-    *("+", "-", "*", ".*", "/", "./", "^", ".^", "'", "(", ")", "[", "]", ",", ";", ":"),
+    *("+", "-", "*", ".*", "/", "./", "\\", "^", ".^", "'", "(", ")", "[", "]", ",", ";", ":"),
+    *("|", "||", "||_F", "^T"),
     *("solve(", "inv(", "einsum(", '"ij,j"', "softmax(", "exp(", "colsum("),
 )
 

@@ -31,10 +31,10 @@ def files(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    for name in ("cross", "gyroscope"):
+    for name in ("vector_product", "gyroscope"):
         sys.modules.pop(name, None)
-    OPERATIONS.pop("cross", None)
-    vars(dx).pop("cross", None)
+    OPERATIONS.pop("vector_product", None)
+    vars(dx).pop("vector_product", None)
 
 
 def test_the_page_does_what_it_says(files, capsys):
@@ -49,11 +49,11 @@ def test_the_page_does_what_it_says(files, capsys):
 
 
 def wrong_differential(at):
-    return (dx.cross(at.arguments[1], at.tangents[0]),)
+    return (dx.vector_product(at.arguments[1], at.tangents[0]),)
 
 
 def wrong_transpose(at, cotangent):
-    return dx.cross(cotangent, at.arguments[1])
+    return dx.vector_product(cotangent, at.arguments[1])
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def wrong_transpose(at, cotangent):
     ],
 )
 def test_a_fault_in_the_record_does_not_pass(files, fault, checks):
-    record = importlib.import_module("cross").CROSS
-    OPERATIONS.pop("cross")
+    record = importlib.import_module("vector_product").CROSS
+    OPERATIONS.pop("vector_product")
     dx.register(replace(record, **fault))
     w, v = dx.vector("w", 3), dx.vector("v", 3)
-    report = dx.verify(dx.compile(dx.function("product", [w, v], dx.cross(w, v), wrt=[w])))
+    report = dx.verify(dx.compile(dx.function("product", [w, v], dx.vector_product(w, v), wrt=[w])))
     assert checks <= {row.check for row in report.failures}
 
 

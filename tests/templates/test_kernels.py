@@ -739,6 +739,13 @@ def _two(real: type, stack: int, size: int) -> list[np.ndarray]:
     return [*_tall(real, stack, size), *_tall(real, stack, size)]
 
 
+def _vectors(real: type, stack: int, size: int) -> list[np.ndarray]:
+    """Draw vectors, and vectors with equal entries and nan to order them by."""
+    keys = (2 * _vector(real, stack, size)[0]).round()
+    keys[-1, size // 2 :] = np.nan
+    return [*_vector(real, stack, size), keys]
+
+
 def _scaled(real: type, stack: int, size: int) -> list[np.ndarray]:
     (square,) = _square(real, stack, size)
     return [square / real(3 * size)]
@@ -778,6 +785,9 @@ RECORDS = {
     "max": (_vector,),
     "shares_of_maximum": (_vector,),
     "prod": (_vector,),
+    "sort": (_vector,),
+    "sorted_by": (_vectors,),
+    "unsorted_by": (_vectors,),
     "products_of_others": (_vector,),
     "adjugate": (_scaled, _singular),
     "adjugate_derivative": (_changed(_scaled), _changed(_singular)),

@@ -64,6 +64,7 @@ ROWS = {
         for name in (
             *("exp", "expm1", "log", "log1p", "sqrt", "abs", "sign", "erf", "erfc", "normcdf"),
             *("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "relu", "softplus"),
+            *("sinc", "gammaln"),
         )
     },
     "asin": Row(ANY_SHAPE, "arcsin", "same"),
@@ -95,6 +96,11 @@ ROWS = {
     "kron": Row("m n, p q | m, p"),
     "skew": Row("3"),
     "axial": Row("3 3"),
+    "rotation": Row("3"),
+    "cross": Row("3, 3"),
+    "dot": Row("n, n", "vdot"),
+    "sort": Row("n", kind="same"),
+    "cdist": Row("m k, n k"),
     "norm1": Row(ANY_SHAPE, lambda array: library.sum(abs(array))),
     "norm2": Row("n", _frobenius),
     "normF": Row(ANY_SHAPE, _frobenius),
@@ -107,7 +113,7 @@ ROWS = {
     "dlyap": Row("n n, n n"),
 }
 
-SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum", "scan")
+SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum", "norm", "scan")
 """Functions whose arguments `Meaning` reads by methods `call_...`."""
 
 DERIVATIVES = {
@@ -119,6 +125,19 @@ DERIVATIVES = {
     "divergence": (),
 }
 """Derivatives of an expression by an input X, and whose axes they have."""
+
+ADVICE = {
+    "ln": "log(x)",
+    "trace": "tr(X)",
+    "transpose": "X'",
+    "inverse": "inv(X)",
+    "eig": "eigvalsh(S) and eighV(S), or eigvals(X) and eigV(X)",
+    "svd": "svdvals(X), svdU(X) and svdV(X)",
+    "qr": "qrQ(X) and qrR(X)",
+    "lu": "luL(X) and luU(X)",
+    "solve_triangular": "solve(tril(A), B) or solve(triu(A), B)",
+}
+"""Names of other notations -> what to write."""
 
 UNSIZED = ("eye", "ones")
 """Names of arrays whose sizes follow from the expression around them."""

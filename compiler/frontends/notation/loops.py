@@ -117,6 +117,11 @@ def free_names(source: Source, tree: Any) -> Iterator[str]:
                 yield from (n for n in free_names(source, clause.value) if n not in bound)
     elif isinstance(tree, syntax.Clause):
         yield from free_names(source, tree.value)
+    elif isinstance(tree, syntax.Chain):
+        yield from free_names(source, tree.operand)
+        for sign, operand in tree.operations:
+            if not syntax.is_transpose_sign(sign, operand):
+                yield from free_names(source, operand)
     elif isinstance(tree, tuple):
         for part in tree:
             yield from free_names(source, part)

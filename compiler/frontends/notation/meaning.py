@@ -17,7 +17,7 @@ import sympy
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.notation import functions, syntax
 from derivatrix.compiler.frontends.notation.loops import Loops
-from derivatrix.compiler.frontends.notation.tokens import Source, Token
+from derivatrix.compiler.frontends.notation.tokens import Source, Span, Token
 from derivatrix.compiler.frontends.notation.values import Unsized, Value
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
@@ -67,6 +67,8 @@ class Meaning(Loops):
                 return self.call(tree)
             case syntax.Block():
                 return self.block(tree)
+            case syntax.Bars():
+                return self.bars(tree)
             case syntax.Clause():
                 raise self.error(f"an argument with {tree.sign} is for scan alone", tree.span)
             case syntax.Text():
@@ -112,10 +114,60 @@ class Meaning(Loops):
         return library.eye(sizes[0]) if name == "eye" else library.ones(*sizes)
 
     def chain(self, tree: syntax.Chain) -> Value:
+        has_input_t = "T" in {*self.bound, *self.inputs, *self.numbers}
         value = self.read(tree.operand)
         for sign, operand in tree.operations:
-            value = self.combine(sign, value, self.read(operand))
+            if syntax.is_transpose_sign(sign, operand) and not has_input_t:
+                value = self.transpose(tree.span, value)
+            elif sign.kind == "\\":
+                value = self.solution(sign, value, self.read(operand))
+            else:
+                value = self.combine(sign, value, self.read(operand))
         return replace(value, span=tree.span)
+
+    def bars(self, tree: syntax.Bars) -> Value:
+        """|s| and ||x||. Raises NotationError where bars have several meanings."""
+        value = self.read(tree.operand)
+        inner = self.source.text[slice(*tree.operand.span)]
+        if tree.sign == "||":
+            return self.norm(tree.span, value, tree.kind, inner)
+        if value.rank:
+            meanings = {
+                1: f"norm2({inner}) for its length, or abs({inner}) entry by entry",
+                2: f"det({inner}) for its determinant, or abs({inner}) entry by entry",
+            }
+            raise self.error(
+                f"| | of {self.describe(value)} has several meanings; write "
+                f"{meanings.get(value.rank, f'abs({inner})')}",
+                tree.span,
+            )
+        return self.apply(tree.span, abs, value)
+
+    def norm(self, span: Span, value: Value, kind: str, inner: str) -> Value:
+        """The length of a vector, or Frobenius' norm of a matrix with the kind "F"; kind "1" is the
+        sum of absolute values of a vector."""
+        if value.rank == 1 and kind in ("", "2"):
+            function = functions.rule("norm2").function
+        elif value.rank == 1 and kind == "1":
+            function = functions.rule("norm1").function
+        elif value.rank == 2 and kind == "F":
+            function = functions.rule("normF").function
+        else:
+            choices = {
+                0: f"abs({inner})",
+                1: f"norm2({inner}) or norm1({inner})",
+                2: f"normF({inner}), normspec({inner}) or normnuc({inner})",
+            }
+            raise self.error(
+                f"{self.describe(value)} has several norms; write "
+                f"{choices.get(value.rank, f'normF({inner})')}",
+                span,
+            )
+        return self.apply(span, function, value)
+
+    def call_norm(self, tree: syntax.Call) -> Value:
+        (value,) = self.arguments(tree, 1)
+        return self.norm(tree.span, value, "", self.source.text[slice(*value.span)])
 
     def indexed(self, tree: syntax.Indexed) -> Value:
         operand = self.read(tree.operand)
@@ -165,7 +217,7 @@ class Meaning(Loops):
         rule = functions.rule(name)
         values = self.arguments(tree, rule.arity)
         if rule.choices:
-            self.match_shapes(tree, values, rule.choices)
+            self.match_shapes(tree.function.name, values, rule.choices)
         value = self.apply(tree.span, rule.function, *values)
         literal = values[0].literal
         if name == "sqrt" and literal is not None:
@@ -187,10 +239,9 @@ class Meaning(Loops):
             )
 
     def match_shapes(
-        self, tree: syntax.Call, values: Sequence[Value], choices: Sequence[functions.Shapes]
+        self, name: str, values: Sequence[Value], choices: Sequence[functions.Shapes]
     ) -> None:
         """Equate the arguments' shapes with those of the matching signature."""
-        name = tree.function.name
         ranks = [value.rank for value in values]
         fits = [choice for choice in choices if [len(shape) for shape in choice] == ranks]
         if not fits:
@@ -257,21 +308,27 @@ class Meaning(Loops):
 
     def call_solve(self, tree: syntax.Call) -> Value:
         matrix, right = self.arguments(tree, 2)
-        self.match_shapes(tree, [matrix], functions.shapes("n n"))
-        inverse = self.apply(tree.span, library.inv, matrix)
-        place = Token("*", "solve", tree.function.span)
+        sign = Token("*", "solve", tree.function.span)
+        return replace(self.solution(sign, matrix, right), span=tree.span)
+
+    def solution(self, sign: Token, matrix: Value, right: Value) -> Value:
+        """solve(A, B) or A \\ B, as `sign` says."""
+        self.match_shapes(sign.text, [matrix], functions.shapes("n n"))
+        inverse = self.apply(sign.span, library.inv, matrix)
         if right.row and right.loose:
             right = right.transposed
         if not right.rank or right.row:
             raise self.error(
-                f"solve takes a column or a matrix here, not {self.describe(right)}", right.span
+                f"{sign.text} takes a column or a matrix here, not {self.describe(right)}",
+                right.span,
             )
-        return replace(self.product(place, inverse, right), span=tree.span)
+        product = self.product(Token("*", sign.text, sign.span), inverse, right)
+        return replace(product, span=Span(matrix.span.start, right.span.stop))
 
     def call_pinv(self, tree: syntax.Call) -> Value:
         """The pseudoinverse of a matrix of full rank, or of the rank in the second argument."""
         matrix, *ranks = self.arguments(tree, max(1, min(2, len(tree.arguments))))
-        self.match_shapes(tree, [matrix], functions.shapes("p k"))
+        self.match_shapes(tree.function.name, [matrix], functions.shapes("p k"))
         if not ranks:
             return self.apply(tree.span, library.pinv, matrix)
         if ranks[0].literal is None or not ranks[0].literal.is_integer:
@@ -302,7 +359,7 @@ class Meaning(Loops):
                     f"{self.describe(value)}",
                     value.span,
                 )
-        self.match_shapes(tree, values, (tuple(tuple(term) for term in terms),))
+        self.match_shapes(tree.function.name, values, (tuple(tuple(term) for term in terms),))
         value = self.apply(subscripts.span, partial(library.einsum, subscripts.text), *values)
         return replace(value, span=tree.span)
 
@@ -312,6 +369,10 @@ class Meaning(Loops):
             lowered = {name.lower(): name for name in names}
             close = [lowered[tree.name.lower()]] if tree.name.lower() in lowered else []
         hint = f"; did you mean {close[0]}?" if close else ""
+        if "ᵀ" in tree.name:
+            hint = "; the transpose is written '"
+        if tree.name in functions.ADVICE:
+            hint = f"; write {functions.ADVICE[tree.name]}"
         return self.error(f"{shown(tree.name)} is not known here{hint}", tree.span)
 
 

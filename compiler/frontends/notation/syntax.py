@@ -1,12 +1,14 @@
-"""The grammar: a parser from tokens to a tree, which does not interpret names.
+r"""The grammar: a parser from tokens to a tree, which does not interpret names.
 
     expression = product (("+" | "-") product)*
-    product    = signed (("*" | ".*" | "/" | "./") signed)*
+    product    = signed (("*" | ".*" | "/" | "./" | "\") signed)*
     signed     = ("+" | "-")* power
     power      = indexed ("'" | "[" indices "]" | ("^" | ".^") ("+" | "-")* indexed)*
-    indexed    = number | text | ( name | call | "(" expression ")" | block ) ["[" indices "]"]
+    indexed    = number | text
+               | ( name | call | "(" expression ")" | bars | block ) ["[" indices "]"]
     call       = name "(" argument ("," argument)* ")"
     argument   = [name ("=" | "in")] expression
+    bars       = "|" expression "|" | "||" expression "||" ["_F" | "_1" | "_2"]
     block      = "[" row (";" row)* "]"          row = expression ("," expression)*
     indices    = index ("," index)*              index = expression | [e] ":" [e] [":" [e]]
 
@@ -105,8 +107,22 @@ class Clause(Tree):
 
 
 @dataclass(frozen=True)
+class Bars(Tree):
+    """|operand| or ||operand||; kind: "", or "F", "1" or "2" for a norm with a subscript."""
+
+    sign: str
+    operand: Tree
+    kind: str
+
+
+@dataclass(frozen=True)
 class Block(Tree):
     rows: tuple[tuple[Tree, ...], ...]
+
+
+def is_transpose_sign(sign: Token, operand: Tree) -> bool:
+    """Whether ^ and its exponent are written as the transpose A^T, unless T is an input."""
+    return sign.kind == "^" and isinstance(operand, Name) and operand.name == "T"
 
 
 Part = TypeVar("Part")
@@ -145,7 +161,7 @@ class Parser:
     def trailing(self) -> NotationError:
         """The error for a token after a complete expression."""
         kind = self.token.kind
-        if kind in (")", "]"):
+        if kind in (")", "]", "|", "||"):
             message = f"{self.token.shown} closes nothing"
         elif kind in ("number", "name", "text", "("):
             message = f"expected an operator, came {self.token.shown}; products are written with *"
@@ -159,7 +175,7 @@ class Parser:
         return self.chain(self.product, "+", "-")
 
     def product(self) -> Tree:
-        return self.chain(self.signed, "*", ".*", "/", "./")
+        return self.chain(self.signed, "*", ".*", "/", "./", "\\")
 
     def chain(self, operand: Callable[[], Tree], *operators: str) -> Tree:
         left = operand()
@@ -219,6 +235,12 @@ class Parser:
         if token.kind == "(":
             inner, closing = self.bracketed(token, ")", self.expression)
             return _with_span(inner, Span(token.span.start, closing.span.stop))
+        if token.kind in ("|", "||"):
+            inner, closing = self.bracketed(token, token.kind, self.expression)
+            subscript = self.norm_subscript() if token.kind == "||" else None
+            stop = (subscript or closing).span.stop
+            kind = subscript.text[1:] if subscript else ""
+            return Bars(Span(token.span.start, stop), token.kind, inner, kind)
         if token.kind == "[":
             rows, closing = self.bracketed(token, "]", lambda: self.separated(";", self.row))
             return Block(Span(token.span.start, closing.span.stop), rows)
@@ -229,6 +251,10 @@ class Parser:
         elif token.kind in (")", "]") and self.depth == 0:
             message = f"{token.shown} closes nothing"
         raise self.source.error(message, token.span)
+
+    def norm_subscript(self) -> Token | None:
+        """Read the subscript of a norm, as in ||X||_F."""
+        return self.advance() if self.token.text in ("_F", "_1", "_2") else None
 
     def call(self, name: Name, opening: Token) -> Call:
         if self.token.kind == ")":
@@ -290,7 +316,7 @@ class Parser:
             return inner, token
         if self.token.kind == "end":
             raise self.source.error(f"{opening.shown} is never closed", opening.span)
-        if self.token.kind in (")", "]"):
+        if self.token.kind in (")", "]", "|", "||"):
             message = f"{self.token.shown} does not close {opening.shown}; expected {closing!r}"
             raise self.source.error(message, self.token.span)
         raise self.trailing()

@@ -60,7 +60,7 @@ _TOKEN = re.compile(
     | (?P<number>(?:\d+(?:\.(?![*/^'])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<name>[^\W\d]\w*)
     | "(?P<text>[^"\n]*)"
-    | (?P<operator>\.[*/^]|[-+*/^'()\[\],;:=])
+    | (?P<operator>\.[*/^]|\|\||[-+*/^\\'()\[\],;:|=])
     """,
     re.VERBOSE,
 )
@@ -68,10 +68,11 @@ _ADVICE = {
     "**": "a power is written ^, entry by entry .^",
     "//": "division is written /, entry by entry ./",
     "@": "the matrix product is written *",
-    "\\": "write solve(A, B) for inv(A)*B",
     "{": "blocks are written [A, B; C, D]",
     "’": "the transpose is written with a straight apostrophe '",
     "−": "minus is written -",
+    "⊤": "the transpose is written '",
+    "‖": "norms are written ||x||",
     ".": "elementwise operators are .* ./ .^, the transpose is '",
     '"': "the quotation mark is never closed",
 }
