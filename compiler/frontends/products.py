@@ -70,6 +70,9 @@ def outer(left: Any, right: Any) -> Array:
 def cross(left: Any, right: Any, axis: int = -1) -> Array:
     """The cross product of vectors of 3 entries, which lie along `axis`; other axes broadcast."""
     x, y = (moveaxis(part, axis, -1) for part in (left, right))
+    if (x.node.shape[-1], y.node.shape[-1]) != (3, 3):
+        problem = f"expected 3 entries along axis {axis}"
+        raise disagreement("cross({}, {})", [asarray(left).node, asarray(right).node], problem)
     return moveaxis((apply(SKEW, x) @ y[..., None])[..., 0], -1, axis)
 
 

@@ -47,8 +47,8 @@ class Sample:
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "numpy.block": ("[[X, X], [X, X]]",),
-    "numpy.cross": ("X[:, :3]", "G[0]"),
-    "numpy.linalg.cross": ("X[:, :3]", "G[0]"),
+    "numpy.cross": ("X[:, :3]", "X[:, 1:4]"),
+    "numpy.linalg.cross": ("X[:, :3]", "X[:, 1:4]"),
     "numpy.broadcast_to": ("X[:1, :2]", "(2, 2)"),
     "numpy.column_stack": ("[x, x]",),
     "numpy.concatenate": ("[X, X]",),
@@ -92,6 +92,11 @@ OTHER_VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (0, -1, (0, 1), 7),
     "axes": (1, (1, 0), ([0], [1])),
     "axis1": (1, -1),
+    "axisa": (0,),
+    "axisb": (0,),
+    "axisc": (0,),
+    "kind": ("stable", "quicksort"),
+    "stable": (True,),
     "axis2": (-1, 2),
     "keepdims": (True,),
     "ddof": (1, 2),
