@@ -279,6 +279,7 @@ def function(
     wrt: Sequence[Any] | None = None,
     batch: Sequence[Any] = (),
     kinds: Sequence[str] | None = None,
+    keep: Sequence[Any] = (),
 ) -> Function:
     """Declare a function.
 
@@ -289,7 +290,8 @@ def function(
     such as ["value", "vjp"] (all by default): value, vjp, jvp, jacobian, jacobian_operator; of a
     scalar function also gradient, value_and_gradient, hessian, hvp, and hessian_operator instead of
     jacobian_operator. The value is always there, with hessian and hvp the gradient, with
-    jacobian_operator the jvp, with hessian_operator the hvp.
+    jacobian_operator the jvp, with hessian_operator the hvp. keep: inputs that the expression may
+    leave unused, so that several functions have one signature; the derivative by one is zero.
 
     Raises DeclarationError for invalid names or symbols, ShapeError for dimensions that disagree.
     """
@@ -309,7 +311,7 @@ def function(
         raise type(error)(f"{name}: {error}") from error
     names = [leaf.name for leaf in leaves]
     require_modest(name, expressions)
-    _require_used(name, leaves, expressions)
+    _require_used(name, leaves, expressions, _names(name, "keep", keep, names))
     selected_wrt = names if wrt is None else _names(name, "wrt", wrt, names)
     if not selected_wrt:
         raise DeclarationError(f"{name}: wrt is empty; name at least one input")
@@ -469,12 +471,15 @@ def _resolve(name: str, expressions: Sequence[Node], leaves: Sequence[Leaf]) -> 
     return list(substitute(expressions, replacements) if replacements else expressions)
 
 
-def _require_used(name: str, leaves: Sequence[Leaf], expressions: Sequence[Node]) -> None:
+def _require_used(
+    name: str, leaves: Sequence[Leaf], expressions: Sequence[Node], keep: Sequence[str]
+) -> None:
     below = set(topological(expressions))
     for leaf in leaves:
-        if leaf not in below:
+        if leaf not in below and leaf.name not in keep:
             raise DeclarationError(
-                f"{name}: the input {leaf.name!r} is never used; remove it from inputs"
+                f"{name}: the input {leaf.name!r} is never used; remove it from inputs, or name it "
+                "in keep="
             )
 
 

@@ -22,7 +22,9 @@ P = sympy.MatrixSymbol("P", sympy.Symbol("a"), sympy.Symbol("b"))
 
 BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: function("f", [X], X @ Y), DeclarationError, "'Y'.*not among the inputs"),
-    (lambda: function("f", [X, Y], X @ X), DeclarationError, "'Y' is never used"),
+    (lambda: function("f", [X, Y], X @ X), DeclarationError, "'Y' is never used.*keep="),
+    (lambda: function("f", [X, Y, x], X @ X, keep=[Y]), DeclarationError, "'x' is never used"),
+    (lambda: function("f", [X], X, keep=["Z"]), DeclarationError, "keep names 'Z'"),
     (lambda: function("f", [X, X], X @ X), DeclarationError, "two inputs are called 'X'"),
     (lambda: function("2f", [X], X), DeclarationError, "identifier"),
     (lambda: function("my f", [X], X), DeclarationError, "identifier"),
@@ -111,6 +113,21 @@ def test_dimension_names_are_numbers() -> None:
     declared = function("f", [vector], sympy.log(k) * (vector.T * vector)[0, 0] / k)
     assert str(declared.expression.shape) == "()"
     assert not [leaf for leaf in declared.inputs if leaf.name == "k"]
+
+
+def test_an_unused_input_may_be_kept() -> None:
+    """It is an argument of all functions of the module, and the derivatives by it are zero."""
+    kept = function("kept", [x, s, S], dx.tanh(x) * 2, wrt=[x, s], batch=[x], keep=[s, "S"])
+    assert kept.formula("vjp", wrt=s) == kept.formula("jacobian", wrt=s) == "0"
+    module = derivatrix.compile(kept)
+    assert [entry["name"] for entry in module.INPUTS] == ["x", "s", "S"]
+    by = module.vjp(np.ones((3, 2)), 1.0, np.eye(2), np.ones((3, 2)))
+    assert by.s == 0 and by.x.shape == (3, 2)
+    report = derivatrix.verify(module)
+    assert report.passed, str(report)
+    scalar = function("scalar", [x, s], x @ x, keep=[s])
+    assert not derivatrix.compile(scalar, kinds=["hessian"]).hessian(np.ones(2), 1.0).x.s.any()
+    assert kept.second.inputs[:3] == kept.inputs
 
 
 def test_formula_choices() -> None:
