@@ -491,6 +491,7 @@ def check(
 @_dims
 @_wrt
 @click.option("--steps", is_flag=True, help="Show the derivation of each gradient or VJP by line.")
+@click.option("--all", is_flag=True, help="Show the plan and the module, too.")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -507,23 +508,26 @@ def explain(
     dims: str | None,
     wrt: Sequence[str],
     steps: bool,
+    all: bool,
     html: Path | None,
 ) -> None:
-    """Show the functions in FILE: declaration, formulas, plan and generated module.
+    """Show the functions in FILE: declaration and formulas; with --all, plan and generated module,
+    too.
 
     With --target cuda a table of the kernels follows, with the result of each and the resources
     that it takes on a device. This needs the CUDA toolkit (the extra `cuda`), but no device.
 
     FILE may name one function, as in functions.py:square. For several functions only the shapes,
-    the value and the gradient or VJP are shown. With --dims it is an expression in the text
-    notation instead, whose declaration and formulas are shown.
+    the value and the gradient or VJP are shown, unless --all is given. With --dims it is an
+    expression in the text notation instead.
 
     With --html everything about the functions, in all styles, is written as one page for browsers
-    and printers, which loads no other file. Needs the extra `playground`.
+    and printers, which loads no other file. Needs the extra `html`.
 
     \b
     Example:
         derivatrix explain functions.py:square
+        derivatrix explain functions.py:square --all
         derivatrix explain functions.py:square --stage plan
         derivatrix explain functions.py:square --target cuda
         derivatrix explain functions.py:square --html square.html
@@ -535,12 +539,12 @@ def explain(
 
     functions = _load_functions(file, dims, wrt)
     if html is not None:
-        for option in ("stage", "style", "steps"):
-            if ctx.get_parameter_source(option) == ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--html shows everything; leave out --{option}")
+        for name in ("stage", "style", "steps", "all"):
+            if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--html shows everything; leave out --{name}")
         _write_report(functions, html, target)
         return
-    if len(functions) > 1 and not steps and stage is None:
+    if len(functions) > 1 and not (steps or stage or all):
         _print_index(file, functions, style)
         return
     for function in functions:
@@ -553,7 +557,7 @@ def explain(
         _heading(function.name)
         click.echo(dump(function, "declare", target))
         _print_formulas(function, style)
-        for name in () if dims is not None else ("plan", "emit"):
+        for name in ("plan", "emit") if all else ():
             _heading(f"{function.name}: {name}")
             click.echo(dump(function, name, target))
         if find_target(target).kernel_table:
@@ -580,7 +584,7 @@ def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
     Example:
         derivatrix playground --port 8000
     """
-    with _extra("playground"):
+    with _extra("playground", "playground"):
         import latex2mathml  # noqa: F401  worker processes import it
 
         from derivatrix.compiler.playground.server import serve
@@ -597,19 +601,20 @@ def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
 
 
 @contextmanager
-def _extra(command: str) -> Iterator[None]:
-    """Raise MissingPackageError if an import of a command's packages fails in the block."""
+def _extra(command: str, extra: str) -> Iterator[None]:
+    """Raise MissingPackageError if an import of the packages of `extra`, which a command needs,
+    fails in the block."""
     try:
         yield
     except ImportError as error:
         raise MissingPackageError(
             f"derivatrix {command} needs packages that cannot be imported ({error}); install them "
-            "with `pip install 'derivatrix[playground]'`"
+            f"with `pip install 'derivatrix[{extra}]'`"
         ) from error
 
 
 def _write_report(functions: Sequence[Function], path: Path, target: str) -> None:
-    with _extra("explain --html"):
+    with _extra("explain --html", "html"):
         from derivatrix.compiler.report.page import write_report
     write_report(functions, path, target)
     click.echo(f"wrote {path}")

@@ -6,7 +6,7 @@
     x'*A*x
 
 assigns the function to `quad` and shows its derivatives. Functions are shown as the page that
-`derivatrix explain --html` writes, where the extra `playground` is installed.
+`derivatrix explain --html` writes, where the extra `html` is installed.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
     config.addinivalue_line("markers", "thorough: takes long; runs with --rest or if it is named")
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
+    config.addinivalue_line("markers", "toolkit: needs CUDA's compilers; runs where they are")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -64,12 +65,25 @@ def has_device():
     return simulated.has_device()
 
 
+def has_toolkit():
+    """Return whether kernels for CUDA devices can be compiled, as with the extra `cuda`."""
+    from derivatrix.compiler.emit.cuda.resources import Kernel
+    from derivatrix.runtime.errors import UnsupportedError
+
+    try:
+        Kernel("empty", "", "void()", lambda: None).resources()
+    except UnsupportedError:
+        return False
+    return True
+
+
 def pytest_collection_modifyitems(config, items):
     from tests.selection import left_out
 
     late = [option for option in LATE if not config.getoption(f"--{option}")]
-    if any(item.get_closest_marker("device") for item in items) and not has_device():
-        late.append("device")
+    for marker, is_there in (("device", has_device), ("toolkit", has_toolkit)):
+        if any(item.get_closest_marker(marker) for item in items) and not is_there():
+            late.append(marker)
     without = {item for item in items if any(map(item.get_closest_marker, late))}
     if not any("::" in argument for argument in config.args):
         tests = [item for item in items if item not in without]

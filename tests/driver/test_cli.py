@@ -135,6 +135,7 @@ def test_verify_needs_no_compiler(run, tmp_path):
         (("--steps",), 2, "leave out --steps"),
         (("--style", "latex"), 2, "leave out --style"),
         (("--stage", "plan"), 2, "leave out --stage"),
+        (("--all",), 2, "leave out --all"),
     ],
 )
 def test_a_report_that_cannot_be_made(run, tmp_path, monkeypatch, options, status, said):
@@ -145,7 +146,7 @@ def test_a_report_that_cannot_be_made(run, tmp_path, monkeypatch, options, statu
     result = run("explain", "functions.py:square", "--html", "out.html", *options)
     assert result.exit_code == status
     assert said in result.output
-    assert status == 2 or "pip install 'derivatrix[playground]'" in result.output
+    assert status == 2 or "pip install 'derivatrix[html]'" in result.output
     assert not (tmp_path / "out.html").exists()
 
 
@@ -175,12 +176,24 @@ def test_verify_what_is_not_there(run, tmp_path):
     assert result.exit_code == 1 and "derivatrix build" in result.output
 
 
-def test_explain_shows_the_function_from_declaration_to_kernel(run):
+def test_explain_shows_declaration_and_formulas(run):
     result = run("explain", "functions.py:square")
     assert result.exit_code == 0, result.output
-    for text in ("X @ X", "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ", "plan", "def vjp_kernel("):
+    for text in ("function square", "X: (n, n)", "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ"):
         assert text in result.output
-    assert "double(" not in result.output
+    assert "plan" not in result.output and "def " not in result.output
+    assert len(result.output.splitlines()) < 15
+
+
+def test_explain_all_shows_plan_and_module_too(run):
+    result = run("explain", "functions.py:square", "--all")
+    assert result.exit_code == 0, result.output
+    for text in ("X @ X", "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ", "square: plan", "def vjp_kernel("):
+        assert text in result.output
+    assert "double" not in result.output
+    assert run("explain", "functions.py", "--all").output.count("def vjp_kernel(") == 2
+    text = run("explain", "2*X", "--dims", "X: n n", "--all")
+    assert "def vjp_kernel(" in text.output
 
 
 def test_explain_lists_several_functions_in_short(run):

@@ -167,9 +167,9 @@ def test_modules_for_devices_can_be_imported_without_one(place, built):
     assert warm.modules == ("none_cuda",)
 
 
+@pytest.mark.toolkit
 def test_explain_shows_kernels_and_what_they_take(place):
     """Two prints are equal, also for other devices."""
-    pytest.importorskip("numba_cuda")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         command = ["explain", "functions.py:double", "--target", "cuda"]

@@ -3,7 +3,6 @@ looked at without launching it. No device is needed."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import itertools
 import re
@@ -29,9 +28,7 @@ from tests.emit.cuda.test_simulated import SAMPLE
 from tests.identities import IDENTITIES, Identity
 from tests.points import draw_all, leaves, numbers
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None, reason="needs numba-cuda (the extra `cuda`)"
-)
+pytestmark = pytest.mark.toolkit
 ARCHITECTURES = ("8.0", "9.0", "10.0")
 VARIANTS = [(architecture, real) for architecture in ARCHITECTURES for real in REALS]
 QUICK = [("8.0", "float32"), ("9.0", "float64")]
