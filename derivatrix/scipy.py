@@ -19,8 +19,17 @@ __all__ = ["Objective", "objective"]
 def objective(
     module: ModuleType | Function, /, wrt: Sequence[str] | None = None, **fixed: Any
 ) -> Objective:
-    """See `derivatrix.runtime.adapters.scipy.objective`. `hess` also works for a declared array
-    function: its first call compiles the weighted sum of the entries."""
+    """Make a function of a flat vector, for `scipy.optimize`, of a generated module, or of a
+    declared function, which is compiled.
+
+    wrt: the names of the free inputs, in their order in the vector; by default the inputs that the
+    module differentiates by and that are not fixed. fixed: the values of the other inputs;
+    structured ones are replaced by their projection on the structure. `hess` of a declared array
+    function compiles the weighted sum of its entries at its first call; a module has none.
+
+    Raises DeclarationError for unknown and missing inputs, UnsupportedError for free inputs that
+    the module does not differentiate by, ShapeError for wrong shapes.
+    """
     weighted = None if isinstance(module, ModuleType) else partial(_weighted, module)
     return Objective(module_of(module), wrt, fixed, weighted)
 

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from derivatrix.adapted import module_of
-from derivatrix.runtime.adapters import torch as _adapter
+from derivatrix.runtime.adapters.packages import require_package
 
 if TYPE_CHECKING:
     from derivatrix.compiler.frontends.function import Function
@@ -36,4 +36,7 @@ def operator(
     Raises MissingPackageError without PyTorch, DeclarationError if `batched` is no batched module
     of the same function. Calls raise UnsupportedError for tensors of other types or devices and for
     derivatives that do not exist, ShapeError or the module's ValueError for wrong shapes."""
-    return _adapter.operator(module_of(module), None if batched is None else module_of(batched))
+    require_package("torch", "2.13")
+    from derivatrix.runtime.adapters.torch_family import operator_of
+
+    return operator_of(module_of(module), None if batched is None else module_of(batched))

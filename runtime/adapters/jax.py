@@ -7,37 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.adapters.arguments import in_order, signature_of
-from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.adapters.stacks import require_same
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface, interface_of
-
-
-def function(
-    module: ModuleType, *, batched: ModuleType | None = None, native: bool = True
-) -> JaxFunction:
-    """Make a function of JAX that returns a module's value for its inputs, by position or name: an
-    array, or a named tuple of the arrays of several outputs. It works with `jit`, `grad`, `jvp`,
-    `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian` and `lax.scan`.
-
-    Arguments are real arrays of the inputs' shapes; the result has the type that JAX gives their
-    sum, float32 or float64. A structured input is replaced by its projection on the structure, as
-    (S + Sᵀ)/2 if S is declared symmetric, so that derivatives along all directions are right.
-
-    Inputs in `batch` take any number of leading axes, which broadcast. `vmap` over these inputs is
-    one call. batched: a module of the same function with batch axes, `dx.function(..., batch=[x])`,
-    which `vmap` over these inputs calls once; without it, samples are computed one after the other.
-    native: False calls kernels through `jax.pure_callback`, instead of from XLA itself.
-
-    Raises ShapeError, while JAX traces, for wrong shapes; UnsupportedError for arguments that are
-    not real numbers of 32 or 64 bits, for derivatives by inputs that are not in `wrt`, second ones
-    of arrays if the package was built without second=True, and third ones. An error of a kernel, as
-    for a matrix that is not positive definite, becomes an error of JAX with its text. Raises
-    MissingPackageError if JAX is not installed or too old.
-    """
-    require_package("jax", "0.5")
-    return JaxFunction(module, batched, native)
 
 
 def _interface(module: ModuleType) -> ModuleInterface:
@@ -51,7 +24,9 @@ def _interface(module: ModuleType) -> ModuleInterface:
 
 
 class JaxFunction:
-    """A module's value as a function of JAX, made by `function`. Its pickle holds the modules."""
+    """A module's value as a function of JAX, made by `derivatrix.jax.function`.
+
+    Its pickle holds the modules."""
 
     def __init__(self, module: ModuleType, batched: ModuleType | None, native: bool) -> None:
         import jax

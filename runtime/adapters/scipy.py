@@ -18,21 +18,8 @@ from derivatrix.runtime.interface import interface_of
 Array = np.ndarray
 
 
-def objective(module: ModuleType, /, wrt: Sequence[str] | None = None, **fixed: Any) -> Objective:
-    """Make a function of a flat vector, for `scipy.optimize`, of a module's function of its inputs.
-
-    wrt: the names of the free inputs, in their order in the vector; by default the inputs that the
-    module differentiates by and that are not fixed. fixed: the values of the other inputs;
-    structured ones are replaced by their projection on the structure.
-
-    Raises DeclarationError for unknown and missing inputs, UnsupportedError for free inputs that
-    the module does not differentiate by, ShapeError for wrong shapes.
-    """
-    return Objective(module, wrt, fixed)
-
-
 class Objective:
-    """A generated module's function of a flat vector x, made by `objective`.
+    """A generated module's function of a flat vector x, made by `derivatrix.scipy.objective`.
 
     `pack` and `unpack` convert the free inputs to x and back. A structured input has a
     parametrisation, so that any x is a point. A scalar function has `fun`, `jac`, `hess`, `hessp`;

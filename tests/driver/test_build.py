@@ -24,9 +24,9 @@ from derivatrix.compiler.ir.nodes import Apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import atomic_output as staging
 from derivatrix.runtime import parallel
-from derivatrix.runtime.adapters.scipy import objective
 from derivatrix.runtime.load import import_name
 from derivatrix.runtime.workers import Crash, Workers
+from derivatrix.scipy import objective
 from tests import ROOT
 from tests.caches import derive_always
 from tests.driver.test_packaging import WITHOUT

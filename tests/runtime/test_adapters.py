@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.adapted import compiling
+from derivatrix.adapted import module_of
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import sizes_of
@@ -56,9 +56,9 @@ def test_a_missing_package_is_named_with_what_installs_it():
 def test_a_declared_function_is_compiled():
     X = dx.matrix("X", 2, 2)
     declared = dx.function("square", [X], X @ X)
-    assert compiling(lambda module: module)(declared) is dx.compile(declared)
+    assert module_of(declared) is dx.compile(declared)
     with pytest.raises(dx.DeclarationError, match="square"):
-        compiling(lambda module: module)("square")
+        module_of("square")
 
 
 # Modules with second derivatives
