@@ -1,12 +1,15 @@
 """The package as it is installed: what it lists, what it imports, what it leaves alone."""
 
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 import derivatrix as dx
 from tests import ROOT
@@ -34,6 +37,24 @@ def python(code: str, absent: tuple[str, ...] = ()) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
     )
+
+
+def addresses(markdown):
+    """The targets of the links and pictures of a page, rendered."""
+    return re.findall(r'(?:href|src)="([^"]*)"', MarkdownIt().enable("table").render(markdown))
+
+
+def test_no_relative_link_is_in_the_description_for_an_index():
+    """With an address of the files, all links lead there; without one, there are none."""
+    description = runpy.run_path(str(ROOT / "setup.py"))["description"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = addresses(readme)
+    assert {"docs/static/front.svg", "docs/install.md"} <= {*targets}
+    for target in targets:
+        assert (ROOT / target.partition("#")[0]).exists(), target
+    expected = [f"https://host/v1/{target}" for target in targets]
+    assert addresses(description(readme, "https://host/v1/")) == expected
+    assert addresses(description(readme, "")) == []
 
 
 def test_every_package_on_disk_is_listed():

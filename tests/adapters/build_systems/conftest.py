@@ -12,8 +12,9 @@ import pytest
 from tests import ROOT
 
 PARTS = (
-    *("compiler", "runtime", "templates", "derivatrix"),
-    *("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"),
+    *("compiler", "runtime", "templates", "derivatrix", "docs", "examples"),
+    *("pyproject.toml", "setup.py", "MANIFEST.in", "LICENSE", ".pre-commit-hooks.yaml"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
 )
 
 
