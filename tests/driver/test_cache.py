@@ -489,3 +489,35 @@ def test_a_text_that_others_can_write_is_not_run(derivations, used_cache):
     file.chmod(0o666)
     place()
     assert derivations == ["cached_double"]
+
+
+IN_ANOTHER_PROCESS = """
+import derivatrix as dx
+from derivatrix.compiler.driver import derivation_cache
+
+derive = derivation_cache.generate
+derivation_cache.generate = lambda *given: print("derived") or derive(*given)
+x, s = dx.vector("x", dx.dims("n")), dx.scalar("s")
+module = dx.compile(dx.function("decay", [x, s], {}, kinds=["value", "vjp"]))
+print(module.FORMULAS["value"][""]["unicode"])
+"""
+
+
+def test_other_processes_derive_only_changed_declarations(tmp_path):
+    """Whatever seed Python's hashes have."""
+
+    def printed(expression, seed):
+        done = subprocess.run(
+            [sys.executable, "-c", IN_ANOTHER_PROCESS.format(expression)],
+            env={**os.environ, "DERIVATRIX_CACHE": str(tmp_path), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert printed("dx.exp(-s * x) * x", "1") == ["derived", "x ⊙ exp(−s x)"]
+    assert printed("dx.exp(-s * x) * x", "2") == ["x ⊙ exp(−s x)"]
+    assert printed("dx.exp(-s * x) + x", "2") == ["derived", "x + exp(−s x)"]
+    assert printed("dx.exp(-s * x) * x", "3") == ["x ⊙ exp(−s x)"]
