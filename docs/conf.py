@@ -14,6 +14,7 @@ release = version = VERSION
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -30,7 +31,8 @@ html_math_renderer = "mathml"
 
 highlight_language = "text"
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "all"
 autodoc_preserve_defaults = True
 
 html_theme = "furo"

@@ -1,6 +1,10 @@
-"""Docstrings, which are plain text with `code` and indented examples, as reStructuredText."""
+"""Docstrings, which are plain text with `code` and indented examples, as reStructuredText.
 
+Paragraphs such as "wrt: the inputs to differentiate by. batch: ..." become a list of parameters."""
+
+import inspect
 import re
+from collections.abc import Collection
 from typing import Any
 
 from docutils import nodes
@@ -32,10 +36,36 @@ def _marked(line: str) -> str:
     return "".join(mixed)
 
 
+def with_parameters(text: str, names: Collection[str]) -> str:
+    """Move the paragraphs that begin with a parameter and a colon to fields at the end."""
+    name = "|".join(map(re.escape, names))
+    paragraphs, fields = list[str](), dict[str, str]()
+    for paragraph in text.split("\n\n"):
+        if not names or not re.match(rf"(?:{name})(?:, \w+)*: ", paragraph):
+            paragraphs.append(paragraph)
+            continue
+        line, *errors = re.split(" (?=Raises )", " ".join(paragraph.split()), maxsplit=1)
+        paragraphs += errors
+        pieces = re.split(rf"(?:^|(?<=[.;)] ))((?:{name})(?:, (?:{name}))*): ", line)[1:]
+        for title, body in zip(pieces[::2], pieces[1::2], strict=True):
+            fields |= dict.fromkeys(title.split(", "), body.strip(" ;"))
+    if fields:  # of all parameters, in their order: Sphinx adds those without text at the end
+        paragraphs.append("\n".join(f":param {each}: {fields.get(each, '')}" for each in names))
+    return "\n\n".join(paragraphs)
+
+
+def parameters(subject: object) -> list[str]:
+    """List the names of the parameters of a function or class; none for other objects."""
+    try:
+        return [*inspect.signature(subject).parameters]  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return []
+
+
 def process(
     app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]
 ) -> None:
-    lines[:] = lines_of("\n".join(lines))
+    lines[:] = lines_of(with_parameters("\n".join(lines).strip(), parameters(subject)))
 
 
 class Functions(Directive):

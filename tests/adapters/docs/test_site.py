@@ -19,7 +19,8 @@ def checkout(folder):
     built = shutil.ignore_patterns("gallery", "__pycache__")
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=built)
     shutil.copytree(ROOT / "examples/gallery", folder / "examples/gallery")
-    shutil.copy(ROOT / "CONTRIBUTING.md", folder)
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, folder)
     return folder
 
 
@@ -51,6 +52,19 @@ def test_the_search_finds_functions_and_words(site) -> None:
     assert "solve_continuous_lyapunov" in json.dumps(found["objects"])
     assert "choleski" in found["terms"] and "aswan" in found["terms"]  # stems of words
     assert not [word for word in found["terms"] if word.startswith("0x")]  # of objects in memory
+
+
+def test_the_reference_has_public_names_parameters_types_and_sources(site) -> None:
+    page = (site / "reference" / "api.html").read_text("utf-8")
+    assert {"derivatrix.function", "derivatrix.scipy.objective", "derivatrix.BuildError"} <= {
+        *re.findall('<dt class="sig[^>]* id="([^"]*)"', page)
+    }
+    assert "derivatrix.runtime" not in "".join(re.findall('id="([^"]*)"', page))
+    (declare,) = re.findall('id="derivatrix.function".*?</dl>', page, re.DOTALL)
+    text = re.sub("<.*?>", "", declare)
+    assert re.search(r"\[source\]", text)
+    assert re.search(r"wrt \(Sequence\[Any\] \| None\) – the inputs to differentiate by", text)
+    assert (site / "_modules/derivatrix/compiler/frontends/function.html").is_file()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
