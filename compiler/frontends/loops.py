@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
-from derivatrix.compiler.differentiate.recurrence import (
-    after_steps,
-    before_steps,
-    distinct,
-    last_state,
-    over_time,
-    run_recurrence,
-    with_states,
-)
+from derivatrix.compiler.differentiate.recurrence import last_state
 from derivatrix.compiler.frontends.rearrange import moveaxis
+from derivatrix.compiler.frontends.scans import run_scan
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axis
-from derivatrix.compiler.ir.dimensions import Dimension, dimension, shape_text
-from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
-from derivatrix.compiler.ir.resize import rename
-from derivatrix.compiler.ir.shown import shown
-from derivatrix.compiler.simplify import simplify
-from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
-
-_scan_numbers = count()
-"""Numbers of scans: the placeholders of each are its own."""
-_open_scans: list[str] = []
-"""The beginnings of the names of placeholders of the scans whose step is being called."""
+from derivatrix.compiler.ir.nodes import full
 
 
 def scan(
@@ -56,73 +37,6 @@ def scan(
     return starts.like(last_state(array, reverse) for array in states), outputs
 
 
-def run_scan(
-    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any, reverse: bool
-) -> tuple[Arrays, list[Array], Any]:
-    """Loop as `scan` does. Return the first carry, the states (T + 1, ...) of its arrays, which
-    begin with it, or end if reversed, and the stacked outputs."""
-    title = getattr(step, "__name__", "step")
-    carry_name, x_name = _parameter_names(step)
-    starts = Arrays(f"scan: init of {title}", carry_name, init)
-    sources = Arrays(f"scan: xs of {title}", x_name, xs)
-    steps = _step_count(title, sources, length)
-    names = distinct(starts.names + sources.names)
-    prefix = f"_scan{next(_scan_numbers)}_"
-    shapes = [array.node.shape for array in starts.arrays]
-    shapes += [array.node.shape[1:] for array in sources.arrays]
-    symbols = [
-        Leaf(prefix + name, shape, role="placeholder")
-        for name, shape in zip(names, shapes, strict=True)
-    ]
-    carries, slices = symbols[: len(starts.arrays)], symbols[len(starts.arrays) :]
-    _open_scans.append(prefix)
-    try:
-        result = step(starts.like(map(Array, carries)), sources.like(map(Array, slices)))
-    finally:
-        _open_scans.pop()
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise DeclarationError(
-            f"scan: {title} returns {shown(result)}, no pair (carry, y); y may be None"
-        )
-    following = Arrays(f"scan: the carry that {title} returns", carry_name, result[0])
-    outputs = Arrays(f"scan: the output of {title}", "y", result[1])
-    _refuse_changed_carry(starts, following)
-    nodes = [array.node for array in (*following.arrays, *outputs.arrays)]
-    free = [leaf for leaf in leaves(nodes) if leaf not in symbols]
-    _refuse_closed_scans(title, free)
-    # names that the next run of the program has, too; operations of the step may hold them
-    final = {
-        leaf.name: f"_{name}_{len(_open_scans)}" for leaf, name in zip(symbols, names, strict=True)
-    }
-    nodes = simplify([rename(node, final) for node in nodes])
-    carries, slices = (
-        [Leaf(final[leaf.name], leaf.shape, role="placeholder") for leaf in group]
-        for group in (carries, slices)
-    )
-    next_carries, outputs_of_step = nodes[: len(carries)], nodes[len(carries) :]
-    values: dict[Node, Node] = {
-        leaf: array.node for leaf, array in zip(slices, sources.arrays, strict=True)
-    }
-    states = []
-    if carries:
-        states = run_recurrence(
-            dict(zip(carries, starts.arrays, strict=True)),
-            dict(zip(slices, sources.arrays, strict=True)),
-            {leaf: Array(leaf) for leaf in free},
-            next_carries,
-            steps,
-            reverse,
-            names={leaf: _symbol_name(leaf) for leaf in free}
-            | dict(zip((*carries, *slices), names, strict=True)),
-        )
-    after = [Leaf(f"{leaf.name} after", leaf.shape, role="placeholder") for leaf in carries]
-    for before_leaf, after_leaf, array in zip(carries, after, states, strict=True):
-        values[before_leaf] = before_steps(array, reverse).node
-        values[after_leaf] = after_steps(array, reverse).node
-    stacked = over_time(with_states(outputs_of_step, next_carries, after), values, steps)
-    return starts, states, outputs.like(stacked)
-
-
 def cumprod(array: Any, axis: int = -1) -> Array:
     """The running product along `axis`. Entries may be zero."""
     operand = asarray(array)
@@ -134,127 +48,3 @@ def cumprod(array: Any, axis: int = -1) -> Array:
 
     _, products = scan(multiplied, Array(full(1, factors.node.shape[1:])), factors)
     return moveaxis(products, 0, position)
-
-
-class Arrays:
-    """The arrays of a carry, an x or a y: one, or several in tuples and mappings, or none.
-
-    place: for messages. names: of the arrays, in formulas and messages. structure: the value with
-    "array" in the place of each array.
-    """
-
-    def __init__(self, place: str, name: str, value: Any) -> None:
-        self.place = place
-        self.arrays: list[Array] = []
-        self.names: list[str] = []
-        self.structure = self._read(name, value)
-
-    def _read(self, name: str, value: Any) -> Any:
-        """Append the arrays of a value, and return its structure."""
-        if value is None:
-            return None
-        if isinstance(value, Mapping):
-            return {key: self._read(str(key), part) for key, part in value.items()}
-        if isinstance(value, tuple):
-            fields = getattr(value, "_fields", None)
-            names = fields or [_name_of(part, f"{name}{n}") for n, part in enumerate(value, 1)]
-            parts = [self._read(*pair) for pair in zip(names, value, strict=True)]
-            return type(value)(*parts) if fields else tuple(parts)
-        try:
-            self.arrays.append(asarray(value))
-        except DerivatrixError as error:
-            raise type(error)(f"{self.place}: {name}: {error}") from error
-        self.names.append(name)
-        return "array"
-
-    def like(self, arrays: Iterable[Array]) -> Any:
-        """Put other arrays into the same structure."""
-        remaining = iter(arrays)
-
-        def put(structure: Any) -> Any:
-            match structure:
-                case None:
-                    return None
-                case dict():
-                    return {key: put(part) for key, part in structure.items()}
-                case tuple():
-                    parts = tuple(map(put, structure))
-                    return type(structure)(*parts) if hasattr(structure, "_fields") else parts
-            return next(remaining)
-
-        return put(self.structure)
-
-
-def _parameter_names(step: Callable[..., Any]) -> tuple[str, str]:
-    """Return the names of the carry and of x: those of the parameters of `step`."""
-    try:
-        signature = inspect.signature(step)
-    except (TypeError, ValueError) as error:
-        raise DeclarationError(f"scan: step is a function, not {shown(step)}") from error
-    try:
-        names = [*signature.bind(None, None).arguments]
-    except TypeError as error:
-        raise DeclarationError(
-            f"scan: step is a function of two arguments, the carry and x; it has {signature}"
-        ) from error
-    carry, x = (name.strip("_") or letter for name, letter in zip((*names, ""), "hx", strict=False))
-    return carry, x
-
-
-def _name_of(value: Any, default: str) -> str:
-    """Return the name of a carry that starts as `value`: "P" for the input P0."""
-    leaf = getattr(value, "node", None)
-    return (leaf.name.rstrip("0123456789_") or default) if isinstance(leaf, Leaf) else default
-
-
-def _step_count(title: str, sources: Arrays, length: Any) -> Dimension:
-    """Return the number of steps. Raises DeclarationError if it is missing or negative, ShapeError
-    if lengths differ."""
-    lengths: dict[str, Dimension] = {}
-    if length is not None:
-        lengths["length"] = dimension(length, f"scan: length of {title}")
-    for name, array in zip(sources.names, sources.arrays, strict=True):
-        if not array.ndim:
-            raise ShapeError(f"{sources.place}: {name} is a scalar; it has no axis to loop over")
-        lengths[name] = array.node.shape[0]
-    if not lengths:
-        raise DeclarationError(
-            f"scan: {title} has neither xs nor a length; give one, as in scan(step, init, length=T)"
-        )
-    if len(set(lengths.values())) > 1:
-        text = ", ".join(f"{name} has {size}" for name, size in lengths.items())
-        raise ShapeError(f"{sources.place}: the lengths differ: {text}")
-    return next(iter(lengths.values()))
-
-
-def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:
-    """Raise DeclarationError if a step changes the structure of the carry, ShapeError if it changes
-    a shape."""
-    if starts.structure != following.structure:
-        raise DeclarationError(
-            f"{following.place}: it has another structure than init: {following.structure}, "
-            f"expected {starts.structure}"
-        )
-    for name, start, array in zip(starts.names, starts.arrays, following.arrays, strict=True):
-        if start.node.shape != array.node.shape:
-            raise ShapeError(
-                f"{following.place}: {name} has shape {shape_text(array.node.shape)}; init has "
-                f"{shape_text(start.node.shape)}"
-            )
-
-
-def _symbol_name(leaf: Leaf) -> str:
-    """Return the name of a symbol, without the beginning that those of open scans have."""
-    return leaf.name.split("_", 2)[-1] if leaf.role == "placeholder" else leaf.name
-
-
-def _refuse_closed_scans(title: str, parameters: Iterable[Leaf]) -> None:
-    """Raise DeclarationError for a symbol of the step of another scan, which is over."""
-    for leaf in parameters:
-        if leaf.role == "placeholder" and not any(
-            leaf.name.startswith(prefix) for prefix in _open_scans
-        ):
-            raise DeclarationError(
-                f"scan: {title} uses {_symbol_name(leaf)}, a symbol that exists only "
-                "within the step of another scan; return it from that step as an output"
-            )

@@ -8,11 +8,11 @@ from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from derivatrix.compiler.frontends.loops import run_scan
 from derivatrix.compiler.frontends.notation import functions, syntax
 from derivatrix.compiler.frontends.notation.algebra import Algebra
 from derivatrix.compiler.frontends.notation.tokens import Source
 from derivatrix.compiler.frontends.notation.values import Step, Value
+from derivatrix.compiler.frontends.scans import run_scan
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.shown import shown
