@@ -43,6 +43,9 @@ FEW = {
     "differentiate/test_growth.py": {
         "test_kernels_grow_linearly": 1,
     },
+    "differentiate/test_loop_peers.py": {
+        "test_loop": 11,
+    },
     "differentiate/test_identities.py": {
         "test_identity": 24,
         "test_kernels": 0,
@@ -77,6 +80,10 @@ FEW = {
         "test_a_wrong_kernel_is_noticed": 0,
         "test_identity": 4,
         "test_results_do_not_depend_on_the_size_of_launches": 0,
+    },
+    "emit/test_loop_verification.py": {
+        "test_a_fault_in_a_rule_of_loops": 1,
+        "test_a_fault_in_the_text_of_a_loop": 3,
     },
     "emit/test_loops.py": {
         "test_kernels": 4,

@@ -32,6 +32,7 @@ from derivatrix.compiler.ir.dimensions import (
     shape_text,
 )
 from derivatrix.compiler.ir.graph import size_symbols, transformed
+from derivatrix.compiler.ir.identifiers import is_variable
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -102,8 +103,10 @@ def run_recurrence(
         if structures == structures | after_step:
             break
         structures |= after_step
-    named = [names.get(leaf, leaf.name) for leaf in (*parameters, *carries, *ordered)]
-    shown = distinct(named)
+    shown = distinct(
+        _variable_name(names.get(leaf, leaf.name), str(renamed[leaf].name))
+        for leaf in (*parameters, *carries, *ordered)
+    )
     loop = Loop(
         carries=tuple(renamed[leaf] for leaf in carries),
         slices=tuple(renamed[leaf] for leaf in ordered),
@@ -252,6 +255,11 @@ def _size_parameters(following: Sequence[Node], operands: Sequence[Leaf]) -> dic
         Leaf(f"size {size}", (size,), role="placeholder"): Array(zeros((size,)))
         for size in sorted(unread, key=str)
     }
+
+
+def _variable_name(name: str, default: str) -> str:
+    """Return a name that may be a variable's: with an underscore for "sum" and "lambda"."""
+    return next((wish for wish in (name, f"{name}_") if is_variable(wish)), default)
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -555,10 +563,10 @@ class _Recurrence:
         )
         first_slice = len(loop.carries)
         states = f"np.zeros(np.shape({arguments[first_slice]})[{-1 - loop.slices[0].ndim}] + 1)"
-        letters = iter("abcdefghijklmnopqruvwxyz")
+        axes_names = (f"a{number}" for number in count())
         shapes = ["s"]
         for leaf in loop.operands:
-            axes = ["t"] * (leaf in loop.slices) + [next(letters) for _ in leaf.shape]
+            axes = ["t"] * (leaf in loop.slices) + [next(axes_names) for _ in leaf.shape]
             shapes.append(",".join(axes))
         result = ",".join(filter(None, ["s", shapes[1 + output]]))
         signature = f"{','.join(f'({shape})' for shape in shapes)}->({result})"
@@ -570,17 +578,16 @@ class _Recurrence:
 
 
 def step_text(loop: Loop) -> str:
-    """Write a step as the function of its operands that it is, as "(h, a, W): h = a + W h"."""
+    """Write the equations of a step as a formula, as "h = a + W h"."""
     shown = {
         leaf: Leaf(name, leaf.shape, leaf.structure)
         for leaf, name in zip(loop.operands, loop.names, strict=True)
     }
     bodies = substitute(loop.following, shown)
-    names = [render(leaf, "unicode") for leaf in shown.values()]
-    equations = (
-        f"{name} = {render(body, 'unicode')}" for name, body in zip(names, bodies, strict=False)
+    return ", ".join(
+        f"{render(leaf, 'unicode')} = {render(body, 'unicode')}"
+        for leaf, body in zip(shown.values(), bodies, strict=False)
     )
-    return f"({', '.join(names)}): {', '.join(equations)}"
 
 
 def _injection(carry: Leaf) -> Leaf:

@@ -50,3 +50,12 @@ def require_variable(name: object, role: str) -> str:
     if name in ("np", "scipy"):
         raise DeclarationError(f"the name {name!r} is taken; choose another for {role}")
     return name
+
+
+def is_variable(name: str) -> bool:
+    """Return whether `require_variable` accepts a name."""
+    try:
+        require_variable(name, "a variable")
+    except DeclarationError:
+        return False
+    return True

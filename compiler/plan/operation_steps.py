@@ -10,11 +10,14 @@ import sympy
 from derivatrix.compiler.differentiate.recurrence import step_text
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import size_symbols
 from derivatrix.compiler.ir.operation import Equation
 from derivatrix.compiler.ir.operation import Loop as TimeLoop
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan import solvers
 from derivatrix.compiler.plan.failures import failure_text, short_formula
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
+from derivatrix.compiler.plan.local_names import RESERVED
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
@@ -253,11 +256,19 @@ class OperationSteps(Workspace):
         places += [(time,) for _ in loop.slices]
         places += [() if leaf.ndim else (sympy.S.Zero,) for leaf in loop.parameters]
         buffers = [*states, *inputs[len(states) :]]
-        results = [(f"out_{n}", _vector(result)) for n, result in enumerate(loop.following)]
-        step = self._plan(f"step_{node.operation.key.replace('.', '_')}", loop.operands, results)
+        operands = _named_operands(loop)
+        following = substitute(loop.following, operands)
+        results = [(f"out_{n}", _vector(result)) for n, result in enumerate(following)]
+        name = f"step_{node.operation.key.replace('.', '_')}"
+        step = self._plan(name, [*operands.values()], results)
         # this kernel has computed arrays of the declared structures already
         arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
-        step = replace(step, arguments=arguments)
+        mirrors = [
+            _mirrored(buffer)
+            for (_, buffer), leaf in zip(step.outputs, loop.carries, strict=True)
+            if leaf.structure in ("spd", "symmetric")
+        ]
+        step = replace(step, arguments=arguments, steps=(*step.steps, *mirrors))
         self.steps.append(
             Recurrence(
                 step_text(loop),
@@ -354,6 +365,31 @@ def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
     for index, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
         body = Loop(index, extent, False, (body,))
     return LoopNest(f"{states.name}[{first}] = {source.name}", (body,))
+
+
+def _named_operands(loop: TimeLoop) -> dict[ir.Leaf, ir.Leaf]:
+    """Return the operands of a step with their names in formulas, or similar ones where a kernel
+    has these for something else."""
+    shapes = [leaf.shape for leaf in loop.operands]
+    taken = {symbol.name for shape in shapes for size in shape for symbol in size.free_symbols}
+    taken |= {symbol.name for symbol in size_symbols(loop.following)} | RESERVED
+    taken |= {f"out_{position}" for position in range(len(loop.carries))}
+    return {
+        leaf: ir.Leaf(f"{name}_" if name in taken else name, leaf.shape, leaf.structure, leaf.role)
+        for leaf, name in zip(loop.operands, loop.names, strict=True)
+    }
+
+
+def _mirrored(matrix: Buffer) -> LoopNest:
+    """Copy the lower triangle of a symmetric carry to the upper one. By rounding the triangles
+    differ; factorisations read one of them, products both, and the steps would amplify that: in a
+    Kalman filter with a large entry of A, by a thousand in five steps."""
+    *stack, row, column = (index_symbol(axis) for axis in range(len(matrix.shape)))
+    lower, upper = (Load(matrix, (*stack, *pair)) for pair in ((row, column), (column, row)))
+    body: Statement = Loop(column, row, False, (Store(upper, lower, accumulate=False),))
+    for index, extent in reversed([*zip((*stack, row), matrix.shape, strict=False)]):
+        body = Loop(index, extent, False, (body,))
+    return LoopNest(f"the upper triangle of {matrix.name} is the lower one", (body,))
 
 
 def _vector(node: ir.Node) -> ir.Node:

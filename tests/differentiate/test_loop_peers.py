@@ -128,8 +128,13 @@ def descent(lib: Library, A: Any, x0: Any, rates: Any) -> Any:
 
 MODELS: dict[Callable[..., Any], dict[str, str]] = {
     kalman: {
-        **{"Y": "T m", "A": "n n", "C": "m n", "Q": "n n spd", "R": "m m spd"},
-        **{"x0": "n", "P0": "n n spd"},
+        "Y": "T m",
+        "A": "n n",
+        "C": "m n",
+        "Q": "n n spd",
+        "R": "m m spd",
+        "x0": "n",
+        "P0": "n n spd",
     },
     gru: {"W": "n n", "V": "n n", "U": "n m", "X": "T m", "h0": "n"},
     oscillator: {"z0": "2", "k": "", "driving": "T"},
@@ -225,7 +230,11 @@ def _compare(function: Function, peer: Callable[..., Any], sizes: Mapping[str, i
             yield "hvp", (leaf.name,), _projected(product, leaf, 0)
         last = function.inputs[-1]
         block = jax.hessian(peer, places[-1])(*arguments)
-        yield "hessian", (last.name, last.name), _projected(_projected(block, last, 0), last, last.ndim)
+        yield (
+            "hessian",
+            (last.name, last.name),
+            _projected(_projected(block, last, 0), last, last.ndim),
+        )
 
     for kind, key, result in expected():
         node = function.derivatives.results(kind)[key]

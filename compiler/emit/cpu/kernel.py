@@ -339,7 +339,7 @@ class _Writer(Statements):
             targets.append(text)
         call = self._call(step.step.name, [*map(self._operand, step.arguments), *targets])
         head = f"for {step.index} in {times}:"
-        return StepText(f"scan of {step.comment}", (head, *(f"    {line}" for line in call)))
+        return StepText(f"scan: {step.comment}", (head, *(f"    {line}" for line in call)))
 
     def _call(self, name: str, arguments: Iterable[str]) -> list[str]:
         return call_lines(self.named(name), [*arguments])

@@ -69,7 +69,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
     inner += [
-        kernel_text(loop.step, module.name, f"A step of {loop.comment}")
+        kernel_text(loop.step, module.name, f"A step: {loop.comment}")
         for loop in loops
         if isinstance(loop, Recurrence)
     ]
