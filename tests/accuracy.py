@@ -93,10 +93,10 @@ def matrix(size: int, domain: str, bad: bool, random: Random) -> np.ndarray:
     """A square matrix of a domain of operations."""
     left, right = (np.linalg.qr(random.normal(size=(size, size)))[0] for _ in range(2))
     values = np.geomspace(1, SMALLEST, size) if bad else random.uniform(0.5, 2, size)
-    made = (left * values) @ (left.T if domain in ("spd", "real spectrum") else right)
+    matrix = (left * values) @ (left.T if domain in ("spd", "real spectrum") else right)
     if domain == "spd":
-        made = (made + made.T) / 2
-    return made + 2 * np.eye(size) * np.abs(made).max() if domain == "dominant" else made
+        matrix = (matrix + matrix.T) / 2
+    return matrix + 2 * np.eye(size) * np.abs(matrix).max() if domain == "dominant" else matrix
 
 
 def array(shape: tuple[int, ...], domain: str, bad: bool, random: Random) -> np.ndarray:
@@ -112,8 +112,8 @@ def function(operation: Operation, output: int) -> dx.Function:
         dx.matrix(f"x{place}", size, size) if rank == 2 else dx.vector(f"x{place}", size)
         for place, rank in enumerate(operation.ranks)
     ]
-    found = calling(operation)(*inputs)
-    expression = found[output] if operation.outputs else found
+    result = calling(operation)(*inputs)
+    expression = result[output] if operation.outputs else result
     return dx.function("f", inputs, expression)
 
 
@@ -173,8 +173,8 @@ def rows() -> Iterator[tuple[str, ...]]:
         for bad in (False, True) if operation.ranks[0] == 2 else (False,):
             random = np.random.default_rng(0)
             points = [drawn(operation, declared, bad, random) for _ in range(POINTS)]
-            found = [errors(module, values, random) for values in points]
-            known = [each for each in found if each is not None]
+            result = [errors(module, values, random) for values in points]
+            known = [each for each in result if each is not None]
             if known:
                 yield (name, "bad" if bad else "good", *map(shown, zip(*known, strict=True)))
 
@@ -197,13 +197,13 @@ def shown(numbers: tuple[float, ...]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.accuracy", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write docs/developers/accuracy.md")
-    made = [*rows()]
+    results = [*rows()]
     if parser.parse_args().write:
-        lines = [COLUMNS, ("---",) * len(COLUMNS), *made]
+        lines = [COLUMNS, ("---",) * len(COLUMNS), *results]
         text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         PAGE.write_text(f"{HEADER.format(points=POINTS)}{text}\n", "utf-8")
     table = Table(*COLUMNS)
-    for row in made:
+    for row in results:
         table.add_row(*row)
     Console().print(table)
 

@@ -149,9 +149,9 @@ def generated_lines(example: str, name: str) -> int:
 
 def main() -> int:
     """Print the figures; 1 if one is above its limit."""
-    found = figures()
+    result = figures()
     table = Table("figure", "now", "limit", "goal")
-    for figure in found:
+    for figure in result:
         row = (figure.name, *map(str, (figure.value, figure.limit, figure.goal)))
         table.add_row(*row, style="red" if figure.value > figure.limit else "")
     rooms = Table("folder", "lines")
@@ -164,7 +164,7 @@ def main() -> int:
     is_shown = drawn in (ROOT / "docs/developers/architecture.md").read_text("utf-8")
     if not is_shown:
         print("docs/developers/architecture.md shows another picture")
-    return int(not is_shown or any(figure.value > figure.limit for figure in found))
+    return int(not is_shown or any(figure.value > figure.limit for figure in result))
 
 
 if __name__ == "__main__":

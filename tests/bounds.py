@@ -148,15 +148,15 @@ def batches(name: str) -> list[tuple[str, ...]]:
 def timed(workers: Workers, number: int, task: Task) -> Found:
     """Check a task, and print the outcome."""
     start = time.perf_counter()
-    found = check(workers, task)
+    result = check(workers, task)
     print(
-        f"{number} {task.name} batch {' '.join(task.batch) or '-'}: {found.calls} calls, "
-        f"{found.refused} refused, {found.large} too large, {time.perf_counter() - start:.0f} s",
-        *(f"    {failure}" for failure in found.failures),
+        f"{number} {task.name} batch {' '.join(task.batch) or '-'}: {result.calls} calls, "
+        f"{result.refused} refused, {result.large} too large, {time.perf_counter() - start:.0f} s",
+        *(f"    {failure}" for failure in result.failures),
         sep="\n",
         flush=True,
     )
-    return found
+    return result
 
 
 def main() -> int:
@@ -171,9 +171,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder, Workers(1, environment(folder)) as workers:
             for number, name in numbered[start : start + TOGETHER]:
                 for batch in batches(name):
-                    found = timed(workers, number, Task(name, batch))
-                    total.calls += found.calls
-                    total.failures += found.failures
+                    result = timed(workers, number, Task(name, batch))
+                    total.calls += result.calls
+                    total.failures += result.failures
     print(f"{total.calls} calls, {len(total.failures)} failures")
     return 1 if total.failures else 0
 

@@ -102,7 +102,7 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     if any(map(parallel_arguments, plans)):  # what functions are given that threads share
         waiting.append((parallel.__name__, "SHARING_NAMES"))
         assert hasattr(parallel, "SHARING_NAMES")
-    found: set[tuple[str, str]] = set()
+    result: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()
         contents = _contents(file) if file else _parsed(own, "")
@@ -110,12 +110,12 @@ def reached(request: Mapping[str, Any]) -> list[str]:
             file, name = contents.imports[name]
             if file.startswith(support.__name__):
                 waiting.append((file, name))
-        elif name in contents.definitions and (file, name) not in found:
+        elif name in contents.definitions and (file, name) not in result:
             text, used = contents.definitions[name]
             if not text.startswith("class "):  # no kernel calls methods
-                found.add((file, name))
+                result.add((file, name))
                 waiting += [(file, other) for other in used]
-    return sorted(name for _, name in found)
+    return sorted(name for _, name in result)
 
 
 def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
@@ -251,7 +251,7 @@ class Check:
         ):
             return  # public functions refuse these before they call it
         inputs, shapes = arrays(kernel.plan, values, sizes)
-        count = sum(each.size for each in inputs) + sum(int(np.prod(shape)) for shape in shapes)
+        count = sum(input.size for input in inputs) + sum(int(np.prod(shape)) for shape in shapes)
         if count > LARGEST:
             self.found.large += 1
             return
@@ -286,23 +286,23 @@ class Check:
     ) -> tuple[list[str], list[np.ndarray] | None]:
         """Problems, and the results; None where the kernel raises for what it is given."""
         guard.clear(side)
-        given, copies = [], []
+        arguments, copies = [], []
         for value in inputs:
             copies.append(value.astype(real))
-            given.append(real.type(value))
+            arguments.append(real.type(value))
             if value.ndim:
-                given[-1] = guard.array(value.shape, real)
-                given[-1][...] = copies[-1]
+                arguments[-1] = guard.array(value.shape, real)
+                arguments[-1][...] = copies[-1]
         outputs = [guard.array(shape, real) for shape in shapes]
         problems, results = [], None
         try:
-            kernel(self.module, [*given, *outputs], sizes)
+            kernel(self.module, [*arguments, *outputs], sizes)
             results = [output.copy() for output in outputs]
         except (ValueError, np.linalg.LinAlgError):
             pass
         except Exception as error:
             problems.append(f"{type(error).__name__}: {error}")
-        pairs = zip(given, copies, strict=True)
+        pairs = zip(arguments, copies, strict=True)
         if not all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
             problems.append("writes to an argument")
         return problems, results

@@ -39,8 +39,8 @@ def _kernel(function):
     count = sum(parameter.default is parameter.empty for parameter in parameters)
 
     def kernel(*arguments):
-        found = _flat(function(*map(np.asarray, arguments[:count])))
-        for target, part in zip(arguments[count:], found, strict=True):
+        result = _flat(function(*map(np.asarray, arguments[:count])))
+        for target, part in zip(arguments[count:], result, strict=True):
             target[...] = part
 
     return kernel

@@ -146,7 +146,7 @@ def caught(module: ModuleType, kind: str, fault: Fault) -> bool:
 
 def functions() -> list[dx.Function]:
     """The functions to plant faults in: of the examples; with factorisations; with a batch."""
-    found = [
+    result = [
         function
         for name in ("square", "elementwise_product", "classifier", "equation")
         for function in load_functions(EXAMPLES / f"{name}.py")
@@ -155,7 +155,7 @@ def functions() -> list[dx.Function]:
     A, S, b = dx.matrix("A", n, n), dx.matrix("S", n, n, "spd"), dx.vector("b", n)
     x, W = dx.vector("x", m), dx.matrix("W", n, m)
     return [
-        *found,
+        *result,
         dx.function("nll", [S, A], dx.logdet(S) + dx.trace(dx.inv(S) @ A), wrt=["S"]),
         dx.function("solved", [S, b], dx.solve(S, b)),
         dx.function("layer", [x, W], dx.sum(dx.tanh(W @ x)), batch=["x"]),

@@ -80,8 +80,8 @@ class Copy:
         """Define in `copy` what a file defines in `original`, with marks."""
         tree = ast.parse(path.read_bytes())
         for statement in tree.body:
-            found = getattr(original, getattr(statement, "name", ""), None)
-            if isinstance(statement, ast.FunctionDef) and hasattr(found, "py_func"):
+            result = getattr(original, getattr(statement, "name", ""), None)
+            if isinstance(statement, ast.FunctionDef) and hasattr(result, "py_func"):
                 self._marker.enter(statement, f"{statement.name}{label}")
         setattr(copy, MARK, self._store)
         code = compile(ast.fix_missing_locations(tree), f"<{copy.__name__}>", "exec")
@@ -89,9 +89,9 @@ class Copy:
 
     def taken(self) -> list[int]:
         """The marks made since the last call, by their positions."""
-        found = [int(place) for place in np.flatnonzero(self.marks)]
+        result = [int(place) for place in np.flatnonzero(self.marks)]
         self.marks[:] = 0
-        return sorted(self.counted.intersection(found))
+        return sorted(self.counted.intersection(result))
 
 
 def byte_setter(address, compiled):

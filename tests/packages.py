@@ -23,15 +23,19 @@ from derivatrix.runtime.warm import warm_file
 
 def support_of(*functions: Function, target: str = "cpu") -> set[str]:
     """The files of the support in a package of functions, as "_support/cpu/blas.py"."""
-    return {*support_texts(file for each in functions for file in generate(each, target).support)}
+    return {
+        *support_texts(
+            file for function in functions for file in generate(function, target).support
+        )
+    }
 
 
 def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[str]:
     """The files of a package of functions, without a certificate."""
-    found = {"__init__.py", "py.typed"}
+    result = {"__init__.py", "py.typed"}
     for function, target in itertools.product(functions, targets):
-        found |= {*generate(function, target).texts, *support_of(function, target=target)}
-    return found
+        result |= {*generate(function, target).texts, *support_of(function, target=target)}
+    return result
 
 
 def support_file(module: ModuleType, file: str) -> Any:
@@ -45,21 +49,21 @@ def set_everywhere(
     """Put another value in the place of what a file of a generated module's support defines, such
     as "cuda.base.THREADS": there, wherever it is imported, and where public functions have it."""
     file, _, name = path.rpartition(".")
-    found = getattr(support_file(module, file), name)
+    result = getattr(support_file(module, file), name)
     functions = filter(inspect.isfunction, vars(module).values())
     scopes = [vars(each) for each in with_support(module)] + [f.__globals__ for f in functions]
     for scope in scopes:
         for own in {name, name.lower()} & scope.keys():
-            if scope[own] is found:
+            if scope[own] is result:
                 monkeypatch.setitem(scope, own, value)
 
 
 def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
     """A thread pool that is the module's alone, where calls take so many threads."""
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
-    made = support_file(module, "cpu.thread_pool")._ThreadPool()
-    set_everywhere(monkeypatch, module, "cpu.thread_pool._THREAD_POOL", made)
-    return made
+    pool = support_file(module, "cpu.thread_pool")._ThreadPool()
+    set_everywhere(monkeypatch, module, "cpu.thread_pool._THREAD_POOL", pool)
+    return pool
 
 
 def texts_of(name: str, text: str, formulas: str = "FORMULAS = {}\n") -> dict[str, str]:

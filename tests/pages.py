@@ -19,9 +19,9 @@ def fences(page: Path) -> list[tuple[str, str]]:
 
 def blocks(name: str) -> list[str]:
     """The blocks of Python of docs/how-to/<name>.md."""
-    found = [text for language, text in fences(HOW_TO / f"{name}.md") if language == "python"]
-    assert found
-    return found
+    result = [text for language, text in fences(HOW_TO / f"{name}.md") if language == "python"]
+    assert result
+    return result
 
 
 def run_page(name: str) -> dict[str, Any]:

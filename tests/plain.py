@@ -89,10 +89,10 @@ def helper(kernel: Kernel) -> Callable[..., bool | None]:
 
 
 def plain_kernel(
-    made: Plan, called: list[str], text: KernelText | None = None
+    plan: Plan, calls: list[str], text: KernelText | None = None
 ) -> Callable[..., None]:
     """A kernel's text as a function, which notes its name in `called`."""
-    text = text or kernel_text(made, "f", "")
+    text = text or kernel_text(plan, "f", "")
     lines = ["note()", *text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
@@ -101,7 +101,7 @@ def plain_kernel(
     for structure, name in NEAREST.items():
         scope[name] = lambda array, structure=structure: (nearest(structure, array), 0)
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
-    scope["note"] = lambda: called.append(made.name)
+    scope["note"] = lambda: calls.append(plan.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
     scope["copy_entries"] = lambda source, target: np.copyto(target, source)
     scope["border"] = border.py_func
@@ -109,22 +109,22 @@ def plain_kernel(
     scope["scaled"] = lambda x, square: x * range_factor(square)
     scope["unscaled"] = lambda root, square: root / range_factor(square)
     scope["float"] = np.float64  # which Numba divides by as NumPy does
-    scope.update(made.constants)
-    scope.update((kernel_name(kernel), helper(kernel)) for kernel in made.kernels)
+    scope.update(plan.constants)
+    scope.update((kernel_name(kernel), helper(kernel)) for kernel in plan.kernels)
     scope.update((kernel_name(path), function(each)) for each, path in cpu.SCALARS.items())
-    scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
+    scope.update((variant.name, plain_kernel(variant, calls)) for variant in plan.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
 
 
 def steps_of(function: Function, kind: str) -> list[Step]:
     """The steps of a kernel."""
-    made = kernel_plan(function.derivatives, kind)
+    kernel = kernel_plan(function.derivatives, kind)
     return [
         *(
-            made.sums.part.every_step
-            if made.sums is not None and made.sums.is_whole_kernel
-            else made.steps
+            kernel.sums.part.every_step
+            if kernel.sums is not None and kernel.sums.is_whole_kernel
+            else kernel.steps
         )
     ]
 
@@ -133,55 +133,55 @@ def check_plain(
     function: Function, kind: str, sizes: Mapping[str, int], tolerance: float = 1e-12
 ) -> None:
     """The kernel of one kind at drawn inputs, as plain Python, against NumPy's evaluation."""
-    made, values = kernel_plan(function.derivatives, kind), draw_all(function, sizes=sizes)
+    plan, values = kernel_plan(function.derivatives, kind), draw_all(function, sizes=sizes)
     nodes = list(function.derivatives.kernel(kind)[1].values())
     expected = evaluate_all(nodes, values, sizes)
     outputs = [np.full(array.shape, np.nan) for array in expected]
-    run_plain(made, values, outputs)
+    run_plain(plan, values, outputs)
     for output, array in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(output, array, rtol=tolerance, atol=1e-12)
 
 
 def run_plain(
-    made: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
+    plan: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
 ) -> list[str]:
     """Fill the outputs, as parts by samples, shares of the rows and sums over parts of the samples
     have to, the last one first; the names of the kernels called on the way."""
-    called: list[str] = []
-    given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
-    inputs = [array if array.ndim else array[()] for array in given]
+    calls: list[str] = []
+    arrays = [np.array(values[argument.name], float, order="C") for argument in plan.arguments]
+    inputs = [array if array.ndim else array[()] for array in arrays]
     with np.errstate(all="ignore"):
-        if made.sums is not None and made.sums.is_whole_kernel:
-            length = len(inputs[made.sums.sliced.index(True)])
-            _run_sums(made, inputs, outputs, called, [(0, length)])
+        if plan.sums is not None and plan.sums.is_whole_kernel:
+            length = len(inputs[plan.sums.sliced.index(True)])
+            _run_sums(plan, inputs, outputs, calls, [(0, length)])
         else:
-            kernel = plain_kernel(made, called)
+            kernel = plain_kernel(plan, calls)
             kernel(*inputs, *outputs)
         again = [np.full_like(array, np.nan) for array in outputs]
         tolerance = 1e-12
-        if made.parts is not None:
-            flags, batch_last = [*made.parts.sliced, *(True for _ in again)], made.parts.batch_last
+        if plan.parts is not None:
+            flags, batch_last = [*plan.parts.sliced, *(True for _ in again)], plan.parts.batch_last
             part = kernel
             if batch_last is not None:  # systems are solved another way
-                part, tolerance = plain_kernel(batch_last.kernel, called), 1e-9
+                part, tolerance = plain_kernel(batch_last.kernel, calls), 1e-9
             for begin, end in _parts(len(again[0])):
                 part(*_cut([*inputs, *again], flags, begin, end))
-        elif made.rows is not None:
-            _run_rows(made, values, inputs, again, called)
-        elif made.sums is not None and len(inputs[made.sums.sliced.index(True)]):
-            parts = _parts(len(inputs[made.sums.sliced.index(True)]))
-            _run_sums(made, inputs, again, called, parts)
+        elif plan.rows is not None:
+            _run_rows(plan, values, inputs, again, calls)
+        elif plan.sums is not None and len(inputs[plan.sums.sliced.index(True)]):
+            parts = _parts(len(inputs[plan.sums.sliced.index(True)]))
+            _run_sums(plan, inputs, again, calls, parts)
         else:
-            return called
+            return calls
         for one, other in zip(outputs, again, strict=True):
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 100)
-    return called
+    return calls
 
 
-def _known(made: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sympy.Basic]:
+def _sizes(plan: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sympy.Basic]:
     """The sizes, by their names and by those that they have within the kernel."""
     known: dict[sympy.Basic, sympy.Basic] = {}
-    for size in made.sizes:
+    for size in plan.sizes:
         length = sympy.Integer(values[size.argument.name].shape[size.axis])
         value = sympy.Integer(size.value.xreplace({LENGTH: length, **known}))
         for name in (size.name, size.local):
@@ -190,17 +190,17 @@ def _known(made: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sy
 
 
 def _run_rows(
-    made: Plan,
+    plan: Plan,
     values: Mapping[str, np.ndarray],
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
-    called: list[str],
+    calls: list[str],
 ) -> None:
     """Fill the outputs phase by phase, share by share in
     any order: what a share reads of another one's before it is there, or no more, shows."""
-    rows, known = made.rows, {**_known(made, values), PARTS: sympy.Integer(3)}
+    rows, known = plan.rows, {**_sizes(plan, values), PARTS: sympy.Integer(3)}
     assert rows is not None
-    share = plain_kernel(rows.kernel, called, rows_text(rows, "f"))
+    share = plain_kernel(rows.kernel, calls, rows_text(rows, "f"))
     phases = [[phase] if rows.phases > 1 else [] for phase in range(rows.phases)]
     for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
         again = [np.full_like(array, np.nan) for array in outputs]
@@ -217,16 +217,16 @@ def _run_rows(
 
 
 def _run_sums(
-    made: Plan,
+    plan: Plan,
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
-    called: list[str],
+    calls: list[str],
     parts: Sequence[tuple[int, int]],
 ) -> None:
     """Fill the outputs part by part."""
-    sums = made.sums
+    sums = plan.sums
     assert sums is not None
-    part, length = plain_kernel(sums.part, called), len(inputs[sums.sliced.index(True)])
+    part, length = plain_kernel(sums.part, calls), len(inputs[sums.sliced.index(True)])
     kinds = list(zip(outputs, sums.per_sample_outputs, sums.first_part_outputs, strict=True))
     for array, is_cut, is_alone in kinds:
         array[...] = np.nan if is_cut or is_alone else 0

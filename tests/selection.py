@@ -284,11 +284,11 @@ def left_out(tests: Iterable[str]) -> set[str]:
     for test in tests:
         path, _, name = test.partition("::")
         cases[path.removeprefix("tests/")][name.partition("[")[0]].append(test)
-    found: set[str] = set()
+    result: set[str] = set()
     for path in FEW.keys() & cases.keys():
         for name, few in FEW[path].items():
-            found.update(_but(few, dict(cases[path])[name]))
-    return found
+            result.update(_but(few, dict(cases[path])[name]))
+    return result
 
 
 def _but(few: int, tests: list[str]) -> set[str]:

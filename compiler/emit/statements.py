@@ -96,10 +96,10 @@ class Statements(Printer):
 
     @abstractmethod
     def raised(self, failure: str) -> list[str]:
-        """What is done where a requirement does not hold, a line each."""
+        """Print what follows where a requirement does not hold."""
 
     def lines(self, body: Iterable[Statement]) -> list[str]:
-        """Statements, a line each or more."""
+        """Print statements."""
         return [line for statement in body for line in self._statement(statement)]
 
     def number(self, value: sympy.Expr) -> str:
@@ -138,12 +138,12 @@ class Statements(Printer):
                 return [f"if not ({self.text(condition)}):", *lines]
 
     def stored(self, store: Store) -> str:
-        """A store."""
+        """Print a store."""
         sign = "+=" if store.accumulate else "="
         return f"{self.load(store.target)} {sign} {self.text(store.value)}"
 
     def indented(self, body: Iterable[Statement]) -> list[str]:
-        """Statements within another one."""
+        """Print the statements within another one."""
         return [f"    {line}" for line in self.lines(body)]
 
 

@@ -204,7 +204,7 @@ class _Entries:
         return {operator == "total"}
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
-        """An entry of a product, the sum over its inner labels written out."""
+        """Compute an entry of a product, with the sum over its inner labels written out."""
         binding = entry_indices(node)
         _, dense = separate(node.factors)
         known = {index_symbol(label): index for label, index in enumerate(at)}

@@ -29,11 +29,11 @@ Ways = dict[str, Callable[[], Any]]
 def measured(ways: Ways, rounds: int) -> dict[str, list[float]]:
     """Microseconds a call, by way, one for each round."""
     loops = {name: calibrate(call) for name, call in ways.items()}
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    result: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, call in ways.items():
-            found[name].append(block(call, loops[name]) * 1e6)
-    return found
+            result[name].append(block(call, loops[name]) * 1e6)
+    return result
 
 
 def rows(group: str, n: int, times: dict[str, list[float]]) -> list[str]:

@@ -167,23 +167,23 @@ def calls(folder: Path, rounds: int) -> Iterator[Measured]:
     for name in (*ORDINARY, *MATRIX):
         printed(TIMED + first.format(name), folder, kept)
     imports = TIMED + "def load():\n    from generated import square\ntimed(load)"
-    found = [printed(imports, folder, kept)[0] for _ in range(rounds)]
-    yield Measured("import of a package, beside NumPy and Numba", 0.1, found)
+    result = [printed(imports, folder, kept)[0] for _ in range(rounds)]
+    yield Measured("import of a package, beside NumPy and Numba", 0.1, result)
     for name in (*ORDINARY, *MATRIX):
         code = TIMED + first.format(name)
-        found = [printed(code, folder, kept)[0] for _ in range(rounds)]
-        yield Measured(f"first derivative from the cache: {name}", 0.05, found)
+        result = [printed(code, folder, kept)[0] for _ in range(rounds)]
+        yield Measured(f"first derivative from the cache: {name}", 0.05, result)
     for name in (*ORDINARY, *MATRIX):
         code, goal = TIMED + first.format(name), 1 if name in ORDINARY else 3
-        found = []
+        result = []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as cache:
-                found += printed(code, folder, Path(cache))
-        yield Measured(f"first derivative, compiled: {name}", goal, found)
+                result += printed(code, folder, Path(cache))
+        yield Measured(f"first derivative, compiled: {name}", goal, result)
         for other, text in OTHERS.items():
             if name in ORDINARY[:2] and find_spec(other):
-                found = [printed(text, folder, kept, NAME=name)[0] for _ in range(rounds)]
-                yield Measured(f"the same by {other}", 0, found)
+                result = [printed(text, folder, kept, NAME=name)[0] for _ in range(rounds)]
+                yield Measured(f"the same by {other}", 0, result)
 
 
 def builds(folder: Path, count: int) -> Iterator[Measured]:
@@ -230,14 +230,14 @@ def commands(folder: Path, is_run: bool) -> Iterator[Measured]:
 
 
 def table(rows: list[Measured]) -> Table:
-    found = Table("what", "least", "median", "most", "goal")
+    result = Table("what", "least", "median", "most", "goal")
     for row in rows:
         cells = ["not measured", "", ""]
         if row.values:
             figures = (min(row.values), statistics.median(row.values), max(row.values))
             cells = [f"{figure:.3g} {row.unit}" for figure in figures]
-        found.add_row(row.name, *cells, f"{row.goal:g} {row.unit}" if row.goal else "")
-    return found
+        result.add_row(row.name, *cells, f"{row.goal:g} {row.unit}" if row.goal else "")
+    return result
 
 
 @click.command(help=__doc__)

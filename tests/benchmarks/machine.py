@@ -164,10 +164,10 @@ def undisturbed(measure: Callable[[], Measured], most: float = 0.5) -> Measured:
     started = now = time.monotonic()
     while True:
         begun, before = now, waited(os.getpid())
-        found = measure()
+        result = measure()
         now = time.monotonic()
         if waited(os.getpid()) - before < WAITING * (now - begun) or now - started > most:
-            return found
+            return result
 
 
 def work(process: int | None) -> float:

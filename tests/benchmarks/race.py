@@ -117,10 +117,10 @@ def rates(threads: int, scratch: Path, log: Path, device: str = "") -> machine.R
     )
     with machine.settings(threads, scratch, device):
         process.start()
-    found: machine.Rates
-    _, found = ours.recv()
+    result: machine.Rates
+    _, result = ours.recv()
     process.join()
-    return found
+    return result
 
 
 @dataclass
@@ -171,7 +171,7 @@ def workers(
     device: str = "",
 ) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
     """The contestants' processes, and why others are missing."""
-    found, missing = {}, {}
+    result, missing = {}, {}
     with ExitStack() as stack:
         for name in names:
             try:
@@ -180,8 +180,8 @@ def workers(
                 missing[name] = str(failure)
                 continue
             stack.callback(worker.close)
-            found[name] = worker
-        yield found, missing
+            result[name] = worker
+        yield result, missing
 
 
 def run(

@@ -120,15 +120,15 @@ def pool_of(contestant: Derivatrix) -> Any:
 @contextmanager
 def recorded(pool: Any) -> Iterator[list[tuple[int, int]]]:
     """The numbers of threads and parts of the work that is shared meanwhile, after (1, 1)."""
-    usual, found = pool.submit, [(1, 1)]
+    usual, result = pool.submit, [(1, 1)]
 
     def submit(shared: object, threads: int, parts: int, *others: object) -> bool:
-        found.append((threads, parts))
+        result.append((threads, parts))
         return usual(shared, threads, parts, *others)
 
     pool.submit = submit
     try:
-        yield found
+        yield result
     finally:
         del pool.submit
 
@@ -172,10 +172,10 @@ def found_with(threads: int, scratch: Path) -> Found:
     """Run a process with so many threads, and return its output."""
     code = f"from tests.benchmarks import scaling; scaling.in_process({threads})"
     environment = machine.environment(threads, scratch)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
-    calls, wake, start = json.loads(done.stdout)
+    calls, wake, start = json.loads(process.stdout)
     return Found([[Call(*call) for call in each] for each in calls], wake, start)
 
 
@@ -195,21 +195,21 @@ def predicted(model: Model, one: Call, call: Call, form: Form, there: Machine) -
 def main(threads: str, saturated: float) -> None:
     more = [int(text) for text in threads.split(",")]
     with tempfile.TemporaryDirectory(prefix="scaling-") as scratch:
-        found = {count: found_with(count, Path(scratch)) for count in (*MEASURED, *more)}
-    last = found[more[-1]]
+        result = {count: found_with(count, Path(scratch)) for count in (*MEASURED, *more)}
+    last = result[more[-1]]
     awake = Machine(saturated=saturated)
     asleep = awake._replace(wake=last.wake, start=last.start)
     heads = [head for count in more for head in (f"of {count}", "awake", "asleep", "takes most")]
     table = Table("µs", "1 thread", "2 threads", "by the model", *heads)
     for place, (name, form, *_) in enumerate(SUBJECTS):
-        ones, twos = (found[count].calls[place] for count in MEASURED)
+        ones, twos = (result[count].calls[place] for count in MEASURED)
         model = fitted([*ones, *twos], form)
         for number, case in enumerate(SUBJECTS[place].cases()):
             one, two = ones[number], twos[number]
             times = (one.seconds, two.seconds, model.seconds(two, form, Machine()))
             cells = [f"{seconds * 1e6:.4g}" for seconds in times]
             for count in more:
-                call = found[count].calls[place][number]
+                call = result[count].calls[place][number]
                 quick, _ = predicted(model, one, call, form, awake)
                 slow, most = predicted(model, one, call, form, asleep)
                 cells += [str(call.threads), f"{quick:.1f}", f"{slow:.1f}", most]

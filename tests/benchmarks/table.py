@@ -57,8 +57,8 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
         ours = outcome.entries.get(OURS)
         if ours is not None and ours.reason:
             return -1.0
-        found = ratio(outcome)
-        return math.inf if found is None else found
+        result = ratio(outcome)
+        return math.inf if result is None else result
 
     return sorted(outcomes, key=key)
 

@@ -115,14 +115,14 @@ def outcome(ours: float, theirs: float, size: int = 0, **others: Rival) -> Outco
 
 def test_a_race_takes_turns_and_leaves_out_who_is_wrong() -> None:
     wrong, unable = Rival(1e-9, factor=1.001), Rival(1e-9, reason="it cannot")
-    found = outcome(2e-6, 1e-6, torch=wrong, casadi=unable)
-    assert len(found.entries["derivatrix"].times) == len(found.entries["jax"].times) == 5
-    assert "differs from the closed form" in found.entries["torch"].reason
-    assert found.entries["casadi"].reason == "it cannot"
+    result = outcome(2e-6, 1e-6, torch=wrong, casadi=unable)
+    assert len(result.entries["derivatrix"].times) == len(result.entries["jax"].times) == 5
+    assert "differs from the closed form" in result.entries["torch"].reason
+    assert result.entries["casadi"].reason == "it cannot"
     assert wrong.turns == unable.turns == 0
-    assert found.entries["jax"].peak == 1000
-    assert table.ratio(found) == 0.5
-    json.dumps(found.record())
+    assert result.entries["jax"].peak == 1000
+    assert table.ratio(result) == 0.5
+    json.dumps(result.record())
 
 
 def test_a_contestant_that_fails_midway_says_so() -> None:
@@ -130,9 +130,9 @@ def test_a_contestant_that_fails_midway_says_so() -> None:
         def measure(self) -> float:
             raise Failed("its process ended")
 
-    found = outcome(1e-6, 2e-6, autograd=Ending(1e-9))
-    assert found.entries["autograd"].reason == "its process ended"
-    assert table.best(found) == ("jax", found.entries["jax"])
+    result = outcome(1e-6, 2e-6, autograd=Ending(1e-9))
+    assert result.entries["autograd"].reason == "its process ended"
+    assert table.best(result) == ("jax", result.entries["jax"])
 
 
 def test_tables_show_losses_first(tmp_path: Path) -> None:
@@ -264,8 +264,8 @@ def test_the_rate_of_a_copy_depends_on_its_size() -> None:
 
 def test_cases_for_a_device_are_the_largest_ones() -> None:
     row = next(row for row in ROWS if row.larger)
-    found = list(device_cases([row]))
-    assert [case.sizes for case in found[: 1 + len(row.larger)]] == [row.sizes[-1], *row.larger]
+    result = list(device_cases([row]))
+    assert [case.sizes for case in result[: 1 + len(row.larger)]] == [row.sizes[-1], *row.larger]
 
 
 def test_the_command_lists_rows_and_refuses_unknown_contestants() -> None:

@@ -67,8 +67,8 @@ def test_phases_are_those_of_the_module() -> None:
     for subject in SUBJECTS:
         case = subject.cases()[0]
         text = generate(case.row.function.with_kinds([case.row.kind])).text
-        found = re.search(rf"share={case.row.kind}_kernel_rows, phases=(\d+)", text)
-        assert int(found[1] if found else 1) == subject.form.phases
+        result = re.search(rf"share={case.row.kind}_kernel_rows, phases=(\d+)", text)
+        assert int(result[1] if result else 1) == subject.form.phases
 
 
 def test_a_call_is_measured_and_checked() -> None:

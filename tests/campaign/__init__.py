@@ -60,10 +60,10 @@ def trial(request: tuple[str, int, int]) -> dict[str, Any]:
     name, seed, number = request
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     try:
-        found: Outcome = importlib.import_module(f"tests.campaign.{name}").trial(seed, number)
+        result: Outcome = importlib.import_module(f"tests.campaign.{name}").trial(seed, number)
     finally:
         faulthandler.cancel_dump_traceback_later()
-    return asdict(found)
+    return asdict(result)
 
 
 def outcomes(name: str, seed: int, first: int = 0) -> Iterator[Outcome]:

@@ -15,11 +15,11 @@ from tests.campaign import NAMES, Progress, run, so_far
 
 
 def table(rows: list[Progress]) -> Table:
-    found = Table("campaign", "seed", "trials", "tried", "failed", "minutes")
+    result = Table("campaign", "seed", "trials", "tried", "failed", "minutes")
     for row in rows:
         cells = (row.name, row.seed, row.trials, row.tried, row.failed, f"{row.seconds / 60:.0f}")
-        found.add_row(*map(str, cells))
-    return found
+        result.add_row(*map(str, cells))
+    return result
 
 
 def main() -> int:

@@ -20,10 +20,12 @@ def trial(seed: int, number: int) -> Outcome:
     names = left_out()
     order = random.Random(seed).sample(names, len(names))
     chosen = [order[place % len(order)] for place in range(number * TESTS, (number + 1) * TESTS)]
-    done = run_pytest("-rfE", *dict.fromkeys(chosen))
-    failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode and not failures:
-        failures = [f"pytest ended with {done.returncode}: {done.stdout}{done.stderr}"]
+    process = run_pytest("-rfE", *dict.fromkeys(chosen))
+    failures = [
+        line for line in process.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
+    if process.returncode and not failures:
+        failures = [f"pytest ended with {process.returncode}: {process.stdout}{process.stderr}"]
     return Outcome(TESTS, failures)
 
 

@@ -34,7 +34,7 @@ def product(count: int) -> Function:
 def many(count: int) -> Function:
     """A function of so many inputs, differentiated by two."""
     inputs = [dx.vector(f"a{number}", "n") for number in range(count)]
-    return of(sum(dx.sum(each * each) for each in inputs), *inputs, wrt=["a0", "a1"])
+    return of(sum(dx.sum(input * input) for input in inputs), *inputs, wrt=["a0", "a1"])
 
 
 def twice_read(made: dx.Array) -> Function:

@@ -50,12 +50,12 @@ def trial(seed: int, number: int) -> Outcome:
         if "logsumexp" in text and 0 in sizes.values():  # of nothing it is -inf, times 0 nan
             continue
         with np.errstate(all="ignore"):
-            found = [*problems(function, module, Setting(identity, function, sizes))]
+            result = [*problems(function, module, Setting(identity, function, sizes))]
             for batch in BATCHES:
-                found += apart(stacked, {**sizes, "batch": batch}, module, other)
+                result += apart(stacked, {**sizes, "batch": batch}, module, other)
         outcome.tried += 1
         told = f"{text} by {identity.wrt}, {stack} stacked, {sizes}"
-        outcome.failures += [f"{told}: {each}" for each in found]
+        outcome.failures += [f"{told}: {each}" for each in result]
     return outcome
 
 
@@ -69,10 +69,10 @@ def chosen(chance: random.Random) -> dict[str, int]:
 
 def drawn(chance: random.Random) -> str:
     """The text of a function; the first that Hypothesis draws is always the simplest one."""
-    found: list[str] = []
+    result: list[str] = []
 
     def kept(text: str) -> None:
-        found.append(text)
+        result.append(text)
 
     run = settings(
         max_examples=10,
@@ -83,7 +83,7 @@ def drawn(chance: random.Random) -> str:
         suppress_health_check=list(HealthCheck),
     )(given(texts())(kept))
     seeded(chance.random())(run)()
-    return found[-1]
+    return result[-1]
 
 
 def apart(
@@ -95,18 +95,18 @@ def apart(
         arguments = stacked.derivatives.arguments(kind)
         given = [values[leaf.name] for leaf in arguments]
         cut = [[str(size) for size in leaf.shape][:1] == ["batch"] for leaf in arguments]
-        (found,) = leaves(getattr(other, kind)(*given))
+        (actual,) = leaves(getattr(other, kind)(*given))
         samples = []
         for i in range(sizes["batch"]):
             own = [a[i] if each else a for a, each in zip(given, cut, strict=True)]
             samples += leaves(getattr(single, kind)(*own))
         shared = kind == "vjp" and stacked.wrt[0] not in stacked.batch
-        expected = np.zeros(found.shape) if shared or not samples else np.stack(samples)
+        expected = np.zeros(actual.shape) if shared or not samples else np.stack(samples)
         if shared:
             expected = sum(samples, expected)
         size = np.abs(expected).max(initial=1e-2)
-        if found.shape != expected.shape:
-            told.append(f"{kind} of {sizes['batch']}: {found.shape}, not {expected.shape}")
-        elif not np.allclose(found, expected, rtol=0, atol=1e-9 * size, equal_nan=True):
-            told.append(f"{kind} of {sizes['batch']}: off by {np.abs(found - expected).max()}")
+        if actual.shape != expected.shape:
+            told.append(f"{kind} of {sizes['batch']}: {actual.shape}, not {expected.shape}")
+        elif not np.allclose(actual, expected, rtol=0, atol=1e-9 * size, equal_nan=True):
+            told.append(f"{kind} of {sizes['batch']}: off by {np.abs(actual - expected).max()}")
     return told

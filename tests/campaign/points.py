@@ -156,12 +156,12 @@ def check(kind: str, case: Case, random: np.random.Generator, outcome: Outcome) 
     outcome.tried += 1
     with np.errstate(all="ignore"):
         try:
-            found = closed_form(kind, case, other)
+            actual = closed_form(kind, case, other)
         except np.linalg.LinAlgError as error:
             outcome.failures.append(f"{text(kind, case)}: LinAlgError: {error}, not {expected}")
             return
-    if not same(found, expected):
-        outcome.failures.append(f"{text(kind, case)}: {found}, not {expected}")
+    if not same(actual, expected):
+        outcome.failures.append(f"{text(kind, case)}: {actual}, not {expected}")
 
 
 def closed_form(kind: str, case: Case, other: Values) -> np.ndarray:
@@ -216,10 +216,10 @@ def _linear(
     derivative: Callable[[Values], np.ndarray | None], one: Values, other: Values
 ) -> np.ndarray | None:
     both = {name: one[name] + other[name] for name in one}
-    found = [derivative(steps) for steps in (one, other, both)]
-    if any(part is None for part in found):
+    result = [derivative(steps) for steps in (one, other, both)]
+    if any(part is None for part in result):
         return None
-    first, second, total = found
+    first, second, total = result
     assert first is not None and second is not None and total is not None
     return first if same(total, first + second) else None
 

@@ -23,14 +23,14 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, spoilt: str) ->
         right = other.vjp
 
         def last_one_wrong(*given: np.ndarray) -> Any:
-            found = right(*given)
-            found[-1:] *= 1.001
-            return found
+            actual = right(*given)
+            actual[-1:] *= 1.001
+            return actual
 
         monkeypatch.setattr(other, "vjp", last_one_wrong)
     sizes = {"m": 3, "n": 2}
-    found: list[str] = []
+    actual: list[str] = []
     for batch in (0, 1, 5):
-        found += apart(stacked, {**sizes, "batch": batch}, single, other)
+        actual += apart(stacked, {**sizes, "batch": batch}, single, other)
     expected = ["vjp of 1", "vjp of 5"] if spoilt else []
-    assert [text.partition(":")[0] for text in found] == expected
+    assert [text.partition(":")[0] for text in actual] == expected

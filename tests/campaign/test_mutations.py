@@ -61,11 +61,11 @@ TEXT = '''def f(x, out):
 
 def test_statements_of_a_kernel() -> None:
     (function,) = functions(TEXT)
-    found = {ast.unparse(each): each for _, each in statements(function)}
+    result = {ast.unparse(each): each for _, each in statements(function)}
     lines = {ast.unparse(each): line for line, each in statements(function)}
     assert lines == {"s += x[i] * 2.0": 5, "out[i] = s": 5, "gemm(x, out)": 1}
-    assert {*found} == {"s += x[i] * 2.0", "out[i] = s", "gemm(x, out)"}
-    for name, statement in found.items():
+    assert {*result} == {"s += x[i] * 2.0", "out[i] = s", "gemm(x, out)"}
+    for name, statement in result.items():
         texts = {
             spliced(TEXT, statement, changed(random.Random(n), statement)[1]) for n in range(20)
         }

@@ -71,9 +71,9 @@ class Device:
     @property
     def failed(self):
         """True if a check failed since the last query."""
-        found = bool(self.run.failures.copy_to_host()[0])
+        result = bool(self.run.failures.copy_to_host()[0])
         self.run.failures = self.put([0], np.int32)
-        return found
+        return result
 
 
 @pytest.fixture(params=["float64", "float32"])
@@ -164,10 +164,10 @@ def test_adjugate(device, way, stack, n):
     ):
         (expected,) = OPERATIONS[name].value([array.astype(float) for array in given], ())
         arrays = [device.put(array) for array in given]
-        found = device.call(getattr(adjugate, name), arrays, 0, out=expected.shape)
+        actual = device.call(getattr(adjugate, name), arrays, 0, out=expected.shape)
         assert not device.failed
         scale = max(1.0, np.abs(expected).max(initial=0))
-        device.close(found / scale, expected / scale)
+        device.close(actual / scale, expected / scale)
 
 
 def check_solves(device, by_rows, by_columns, factored, inverse, flags):
@@ -179,8 +179,8 @@ def check_solves(device, by_rows, by_columns, factored, inverse, flags):
             b = device.normal(stack, n, count)
             expected = used @ b
             device.close(device.call(by_columns, factored, *flag, out=b), expected)
-            found = device.call(by_rows, factored, *flag, out=turned(b))
-            device.close(found, turned(expected))
+            actual = device.call(by_rows, factored, *flag, out=turned(b))
+            device.close(actual, turned(expected))
 
 
 @pytest.mark.parametrize("bad", [[[1, 2], [2, 4]], [[0, 0], [0, 0]]])
@@ -203,12 +203,12 @@ def test_cholesky(device, way, stack, n):
     device.close(np.tril(lower.copy_to_host()), np.linalg.cholesky(a))
     determinants = np.linalg.det(a)
     device.close(device.call(cholesky.cholesky_det, (lower,), out=(stack,)), determinants)
-    found = device.call(cholesky.cholesky_logdet, (lower,), out=(stack,))
-    device.close(found, np.log(determinants))
+    result = device.call(cholesky.cholesky_logdet, (lower,), out=(stack,))
+    device.close(result, np.log(determinants))
     inverse = np.linalg.inv(a)
-    found = device.call(cholesky.cholesky_inverse, (lower,), out=a.shape)
-    device.close(found, inverse)
-    assert (found == turned(found)).all()
+    result = device.call(cholesky.cholesky_inverse, (lower,), out=a.shape)
+    device.close(result, inverse)
+    assert (result == turned(result)).all()
     solvers = cholesky.cholesky_solve_rows, cholesky.cholesky_solve_columns
     check_solves(device, *solvers, (lower,), inverse, [()])
 
@@ -216,10 +216,10 @@ def test_cholesky(device, way, stack, n):
 @pytest.mark.parametrize("entry", [-1, 0, np.nan])
 def test_not_positive_definite(device, way, entry):
     a = device.put([np.eye(3), np.diag([1, entry, 2])])
-    found = device.call(factors.lower_factor, (a,), 0, out=(2, 3, 3))
+    result = device.call(factors.lower_factor, (a,), 0, out=(2, 3, 3))
     assert device.failed == (entry <= 0)
-    device.close(found[0], np.eye(3))
-    assert np.isnan(found[1, 1, 1]) or entry <= 0
+    device.close(result[0], np.eye(3))
+    assert np.isnan(result[1, 1, 1]) or entry <= 0
 
 
 @stacks
@@ -239,8 +239,8 @@ def test_triangular(device, way, stack, n, lower):
         reduce = getattr(triangular, f"triangular_{name}")
         device.close(device.call(reduce, (matrices,), out=(stack,)), expected)
     inverse = np.linalg.inv(triangle)
-    found = device.call(triangular.triangular_inverse, (matrices,), lower, out=a.shape)
-    device.close(found, inverse)
+    actual = device.call(triangular.triangular_inverse, (matrices,), lower, out=a.shape)
+    device.close(actual, inverse)
     solvers = triangular.triangular_solve_rows, triangular.triangular_solve_columns
     check_solves(device, *solvers, (matrices,), inverse, [(lower, False), (lower, True)])
 
@@ -250,8 +250,8 @@ def test_triangular_without_logarithm(device, entry, expected):
     a = device.put([np.eye(3), np.diag([1, entry, 2])])
     triangular.triangular_invertible(device.run, a, 0)
     assert device.failed == (entry == 0)
-    found = device.call(triangular.triangular_logdet, (a,), out=(2,))
-    device.close(found, np.array([0, expected]))
+    actual = device.call(triangular.triangular_logdet, (a,), out=(2,))
+    device.close(actual, np.array([0, expected]))
 
 
 @pytest.mark.parametrize("stack, n", [(1, 1), (2, 5), (0, 2)])
@@ -259,10 +259,10 @@ def test_triangular_factors(device, way, stack, n):
     a = device.normal(stack, n, n)
     positive = a @ turned(a) + np.eye(n)
     junk = np.tril(positive) + np.triu(a, 1)
-    found = device.call(factors.lower_factor, (device.put(junk),), 0, out=a.shape)
-    device.close(found, np.linalg.cholesky(positive))
-    found = device.call(factors.half_lower, (device.put(a),), out=a.shape)
-    device.close(found, np.tril(a, -1) + a * np.eye(n) / 2)
+    result = device.call(factors.lower_factor, (device.put(junk),), 0, out=a.shape)
+    device.close(result, np.linalg.cholesky(positive))
+    result = device.call(factors.half_lower, (device.put(a),), out=a.shape)
+    device.close(result, np.tril(a, -1) + a * np.eye(n) / 2)
     a = a + 4 * np.eye(n)
     lower, upper = device.run.empty(a.shape), device.run.empty(a.shape)
     factors.unpivoted_lu(device.run, device.put(a), lower, upper, 0)
@@ -289,10 +289,10 @@ def test_qr(device, way, stack, p, k):
     device.close(turned(q) @ q, np.broadcast_to(np.eye(k), r.shape))
     assert (r == np.triu(r)).all() and (np.einsum("sii->si", r) > 0).all()
     for matrix in (a, turned(a)):
-        found = device.call(
+        result = device.call(
             factors.full_rank_pinv, (device.put(matrix),), 0, out=turned(matrix).shape
         )
-        device.close(found, np.linalg.pinv(matrix))
+        device.close(result, np.linalg.pinv(matrix))
     assert not device.failed
 
 
@@ -376,8 +376,8 @@ def test_powers_of_rows(device, monkeypatch, long, stack, n):
         device.close(device.call(rows.softmax, (device.put(x),), out=x.shape), expected)
         device.close(device.call(rows.log_softmax, (device.put(x),), out=x.shape), logarithms)
         device.close(device.call(rows.logsumexp, (device.put(x),), out=(stack,)), total)
-        found = device.call(extrema.row_maxima, (device.put(x),), out=(stack,))
-        device.close(found, largest[:, 0])
+        actual = device.call(extrema.row_maxima, (device.put(x),), out=(stack,))
+        device.close(actual, largest[:, 0])
 
 
 @pytest.mark.parametrize("stack, n", [(1, 1), (3, 2), (0, 3), (2, 0), (2, 9), (1, 33)])
@@ -386,13 +386,13 @@ def test_rows(device, stack, n):
     x[:, ::3] = x[:, :1]
     arrays = (device.put(x),)
     largest = x == x.max(axis=1, keepdims=True, initial=-np.inf)
-    found = device.call(extrema.shares_of_maximum, arrays, out=x.shape)
-    device.close(found, largest / np.maximum(largest.sum(axis=1, keepdims=True), 1))
-    found = device.call(products.row_products, arrays, out=(stack,))
-    device.close(found, x.prod(axis=1))
+    actual = device.call(extrema.shares_of_maximum, arrays, out=x.shape)
+    device.close(actual, largest / np.maximum(largest.sum(axis=1, keepdims=True), 1))
+    actual = device.call(products.row_products, arrays, out=(stack,))
+    device.close(actual, x.prod(axis=1))
     others = [np.delete(x, i, axis=1).prod(axis=1) for i in range(n)]
-    found = device.call(products.products_of_others, arrays, out=x.shape)
-    device.close(found, np.array(others, device.dtype).reshape(n, stack).T)
+    actual = device.call(products.products_of_others, arrays, out=x.shape)
+    device.close(actual, np.array(others, device.dtype).reshape(n, stack).T)
     least = 10 * n * np.finfo(device.dtype).eps * abs(x).max(axis=1, initial=0)[:, None, None]
     levels = device.call(gaps.rounding_levels, (device.put(x),), out=(stack,))
     device.close(levels, least[:, 0, 0])
@@ -420,20 +420,20 @@ def test_orders_of_rows(device, stack, n):
 
 
 def test_nan_has_all_shares(device):
-    found = device.call(extrema.shares_of_maximum, (device.put([[1, np.nan]]),), out=(1, 2))
-    assert np.isnan(found).all()
+    result = device.call(extrema.shares_of_maximum, (device.put([[1, np.nan]]),), out=(1, 2))
+    assert np.isnan(result).all()
 
 
 @pytest.mark.parametrize("stack", [0, 1, 3])
 def test_skew(device, stack):
     vectors, matrices = device.normal(stack, 3), device.normal(stack, 3, 3)
-    found = device.call(skew.skew, (device.put(vectors),), out=(stack, 3, 3))
+    actual = device.call(skew.skew, (device.put(vectors),), out=(stack, 3, 3))
     other = device.normal(3)
-    device.close(found @ other, np.cross(vectors, other))
-    found = device.call(skew.axial, (device.put(matrices),), out=(stack, 3))
+    device.close(actual @ other, np.cross(vectors, other))
+    actual = device.call(skew.axial, (device.put(matrices),), out=(stack, 3))
     unit = np.array([np.cross(v, np.eye(3)).T for v in np.eye(3)])
     expected = np.einsum("sij,kij->sk", matrices, unit)
-    device.close(found, expected)
+    device.close(actual, expected)
 
 
 @pytest.mark.parametrize("entry", [2.0, 0.0, -1.0, np.nan])

@@ -40,10 +40,10 @@ class Device:
     def call(self, name, *arrays, out, flags=(), fails=True, dtype=None):
         """Call a helper with arrays and outputs of the given shapes, and return the results."""
         shapes = out if isinstance(out, list) else [out]
-        given = [cuda.to_device(np.ascontiguousarray(array)) for array in arrays]
+        arguments = [cuda.to_device(np.ascontiguousarray(array)) for array in arrays]
         made = [cuda.to_device(np.full(shape, 7, dtype or self.dtype)) for shape in shapes]
         last = [0] if fails else []
-        getattr(KERNELS, name)(self.run, *given, *made, *flags, *last)
+        getattr(KERNELS, name)(self.run, *arguments, *made, *flags, *last)
         results = [array.copy_to_host() for array in made]
         return results if isinstance(out, list) else results[0]
 
@@ -56,9 +56,9 @@ class Device:
     @property
     def failed(self):
         """True if a check failed since the last query."""
-        found = bool(self.run.failures.copy_to_host()[0])
+        result = bool(self.run.failures.copy_to_host()[0])
         self.restart()
-        return found
+        return result
 
 
 @pytest.fixture(params=["float64", "float32"])
@@ -272,12 +272,12 @@ def test_functions(device, name, stack, n, order, scale):
     if name == "logm":
         a = (a @ turned(a) + np.eye(n)).astype(device.dtype)
     directions = [device.normal(stack, n, n) for _ in range(order)]
-    found = device.call(name, a, *directions, out=a.shape, fails=name in ("tanhm", "logm"))
+    result = device.call(name, a, *directions, out=a.shape, fails=name in ("tanhm", "logm"))
     assert not device.failed
     function = tanhm if name == "tanhm" else getattr(scipy.linalg, name)
     for s in range(stack):
         along = [direction[s] for direction in directions]
-        device.close(found[s], derivative(function, a[s], along))
+        device.close(result[s], derivative(function, a[s], along))
 
 
 @pytest.mark.parametrize("name", ["sqrtm", "logm"])
@@ -359,9 +359,9 @@ def test_elementary(device, operator):
     two = operator in ("atan2", "mod", "maximum", "minimum", "where")
     arrays = (x, y) if two else (x,)
     given = "x > 0, x, y" if operator == "where" else "x, y" if two else "x"
-    found = elementwise(f"{targets.SPELLED[operator]}({given})", len(x), *arrays)
+    actual = elementwise(f"{targets.SPELLED[operator]}({given})", len(x), *arrays)
     expected = NUMPY.get(operator, getattr(np, operator, None))(*arrays)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("operator", sorted({**targets.SPECIAL, **targets.BESSEL}))
@@ -379,8 +379,8 @@ def test_special(operator):
         scipy_name = operator.removeprefix("bessel")
     two = operator == "zeta" or (operator.endswith("v") and operator != "erfinv")
     arrays = (orders, x) if two else (x,)
-    found = elementwise(f"{name}({'x, y' if two else 'x'})", len(x), *arrays)
+    actual = elementwise(f"{name}({'x, y' if two else 'x'})", len(x), *arrays)
     expected = getattr(scipy.special, scipy_name)(*arrays)
     if operator == "zeta":
         expected[-1] = scipy.special.zeta(2, 0.7) + 1 / 0.09
-    np.testing.assert_allclose(found, expected, 1e-12, 1e-14)
+    np.testing.assert_allclose(actual, expected, 1e-12, 1e-14)

@@ -111,8 +111,8 @@ def test_jacobian_along_tangents_is_jvp(setting: Setting) -> None:
 
 def test_only_scalar_functions_have_gradients(setting: Setting) -> None:
     kinds = {"gradient", "value_and_gradient", "hessian", "hvp"}
-    found = kinds & {*setting.derivatives.kinds}
-    assert found == (set() if setting.function.expression.shape else kinds)
+    result = kinds & {*setting.derivatives.kinds}
+    assert result == (set() if setting.function.expression.shape else kinds)
 
 
 def test_gradient_is_vjp_at_one(scalar: Setting) -> None:

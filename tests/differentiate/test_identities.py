@@ -159,9 +159,9 @@ def check_plans(setting: Setting) -> None:
     """The kernels' texts, run by Python instead of Numba, in every order of multiplication."""
     function = setting.function
     for kind in function.kinds:
-        made = kernel_plan(function.derivatives, kind)
+        kernel = kernel_plan(function.derivatives, kind)
         nodes = list(function.derivatives.kernel(kind)[1].values())
-        for plan in (made, *made.variants):
+        for plan in (kernel, *kernel.variants):
             if not plan.equations:  # these need Newton's method, which is Numba's
                 expected = evaluate_all(nodes, setting.values, setting.sizes)
                 outputs = [np.full(array.shape, np.nan) for array in expected]

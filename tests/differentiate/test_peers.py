@@ -98,8 +98,8 @@ def check(function: dx.Function, theirs: Callable[[tuple[int, ...]], Any]) -> No
     for key, array in ours(function).items():
         expected = np.asarray(theirs(tuple(names.index(name) for name in key)))
         scale = max(1.0, float(np.abs(expected).max()))
-        found = projected(function, key, expected)
-        np.testing.assert_allclose(array, found, rtol=0, atol=1e-10 * scale, err_msg=str(key))
+        actual = projected(function, key, expected)
+        np.testing.assert_allclose(array, actual, rtol=0, atol=1e-10 * scale, err_msg=str(key))
 
 
 def declared(name: str) -> tuple[dx.Function, Callable[..., Any], list[np.ndarray]]:

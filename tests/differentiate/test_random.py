@@ -37,15 +37,15 @@ def directions(fn: Function, values: dict[str, np.ndarray]) -> dict[str, np.ndar
     """The cotangent and a tangent of each input, within its structure."""
     generator = np.random.default_rng(5)
     owners = {fn.derivatives.tangent(leaf).name: leaf for leaf in fn.inputs}
-    found = {}
+    result = {}
     for leaf in (*fn.derivatives.arguments("vjp"), *fn.derivatives.arguments("jvp")):
         if leaf.role == "input":
             continue
         shape = tuple(int(size) for size in leaf.shape)
         array = np.asarray(generator.normal(size=shape))
         owner = owners.get(leaf.name)
-        found[leaf.name] = within(owner, values[owner.name], array) if owner else array
-    return found
+        result[leaf.name] = within(owner, values[owner.name], array) if owner else array
+    return result
 
 
 class Point:
@@ -149,10 +149,10 @@ def run(check: Any, count: int, drawn: st.SearchStrategy[Array] = ANY) -> None:
 def test_every_operation_of_the_registry(rule: Any) -> None:
     """Each output of each record, so that none waits to be drawn."""
     arrays = [Array(LEAVES[name]) for name in "MHLO"[: arity(rule)]]
-    found = rule(*arrays)
-    weights = Array(LEAVES["w"]) if found.ndim else Array(LEAVES["s"])
-    run(check_derivatives, 1, st.just(dx.sum(dx.tanh(found) * weights)))
-    run(check_formulas, 1, st.just(found))
+    result = rule(*arrays)
+    weights = Array(LEAVES["w"]) if result.ndim else Array(LEAVES["s"])
+    run(check_derivatives, 1, st.just(dx.sum(dx.tanh(result) * weights)))
+    run(check_formulas, 1, st.just(result))
 
 
 def test_derivatives_of_random_expressions(examples: int) -> None:

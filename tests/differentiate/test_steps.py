@@ -68,10 +68,10 @@ def declared(text: str, by: str) -> Function:
 @pytest.mark.parametrize("text", [text for text in GOLDEN if text != "tr(A*A)"])
 def test_texts(text: str) -> None:
     by = next(name for name in "XxS" if name in text.replace("exp", ""))
-    found = derivation(declared(text, by).derivatives, by)
+    actual = derivation(declared(text, by).derivatives, by)
     expected = GOLDEN[text]
-    assert [step.text for step in found] == [line for line, _ in expected]
-    for step, (_, reason) in zip(found, expected, strict=True):
+    assert [step.text for step in actual] == [line for line, _ in expected]
+    for step, (_, reason) in zip(actual, expected, strict=True):
         assert step.reason.startswith(reason)
 
 

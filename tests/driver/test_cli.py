@@ -123,9 +123,9 @@ def test_verify_needs_no_compiler(run, tmp_path):
     assert run("build", "functions.py:double", "-o", "generated", "--no-verify").exit_code == 0
     code = WITHOUT.format(absent=("sympy", "jinja2"))
     code += "from derivatrix.compiler.cli import main; main(['verify', 'generated', '--verbose'])"
-    done = python(tmp_path, "-c", code)
-    assert done.returncode == 0, done.stderr
-    assert "differences" in done.stdout
+    process = python(tmp_path, "-c", code)
+    assert process.returncode == 0, process.stderr
+    assert "differences" in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -219,20 +219,20 @@ def test_a_text_without_its_sizes_is_told_from_a_file(run):
 
 
 def test_build_of_a_text(run):
-    given = ("--dims", "A: n m, X: m n", "--name", "f", "-o", "generated", "--no-verify")
-    assert run("build", "--text", "tr(A*X)", *given, "--wrt", "X").exit_code == 0
+    arguments = ("--dims", "A: n m, X: m n", "--name", "f", "-o", "generated", "--no-verify")
+    assert run("build", "--text", "tr(A*X)", *arguments, "--wrt", "X").exit_code == 0
     module = load("generated/f.py")
     np.testing.assert_array_equal(module.gradient([[1.0, 2.0]], [[3.0], [4.0]]), [[1.0], [2.0]])
-    again = run("build", "--text", "A", "--dims", "A: n", "--name", "g", *given[4:])
+    again = run("build", "--text", "A", "--dims", "A: n", "--name", "g", *arguments[4:])
     assert "generated: 2 modules" in again.output and "removed" not in again.output
     for wrong, said in (
-        (("functions.py", "--text", "A", *given), "--text stands in the place of FILE"),
+        (("functions.py", "--text", "A", *arguments), "--text stands in the place of FILE"),
         (("--text", "A", "-o", "generated"), "--text needs --dims, --name, too"),
-        (("functions.py", *given), "go with --text"),
+        (("functions.py", *arguments), "go with --text"),
     ):
         result = run("build", *wrong)
         assert result.exit_code == 2 and said in result.output
-    assert "declared and never used" in run("build", "--text", "1", *given).output
+    assert "declared and never used" in run("build", "--text", "1", *arguments).output
 
 
 def test_files_that_pyproject_names(run, tmp_path):
@@ -569,26 +569,26 @@ ENDS = {
 def test_a_file_that_ends_its_process_is_an_error(run, tmp_path, line):
     (tmp_path / "functions.py").write_text(f"{FUNCTIONS}\n{line}\n")
     command = ("-m", "derivatrix", "explain", "functions.py", "--stage", "declare")
-    done = python(tmp_path, *command)
-    assert done.returncode == ENDS[line]
-    assert done.stderr.splitlines()[-1].startswith(("derivatrix: ", "OSError: "))
+    process = python(tmp_path, *command)
+    assert process.returncode == ENDS[line]
+    assert process.stderr.splitlines()[-1].startswith(("derivatrix: ", "OSError: "))
 
 
 @pytest.mark.parametrize("command", ["build", "check"])
 def test_no_command_ends_well_without_its_work(run, tmp_path, command):
     (tmp_path / "functions.py").write_text(f"{FUNCTIONS}\nimport os\nos._exit(0)\n")
-    done = python(tmp_path, "-m", "derivatrix", command, "functions.py", "-o", "out")
-    assert done.returncode == 1 and not (tmp_path / "out").exists()
-    assert "ended with status 0 before the command was done" in done.stderr
+    process = python(tmp_path, "-m", "derivatrix", command, "functions.py", "-o", "out")
+    assert process.returncode == 1 and not (tmp_path / "out").exists()
+    assert "ended with status 0 before the command was done" in process.stderr
 
 
 def test_a_module_that_ends_its_process_is_not_verified(run, tmp_path):
     assert run("build", "functions.py:double", "-o", "out", "--no-verify").exit_code == 0
     module = tmp_path / "out" / "double.py"
     module.write_text(module.read_text(encoding="utf-8") + "\nimport os\nos._exit(0)\n")
-    done = python(tmp_path, "-m", "derivatrix", "verify", "out")
-    assert done.returncode == 1
-    assert "ended with status 0 before the command was done" in done.stderr
+    process = python(tmp_path, "-m", "derivatrix", "verify", "out")
+    assert process.returncode == 1
+    assert "ended with status 0 before the command was done" in process.stderr
 
 
 WAITING = """
@@ -665,9 +665,9 @@ def test_handlers_of_signals_are_left_as_they_were(run):
 def test_formulas_are_printed_where_the_terminal_knows_few_letters(run, tmp_path):
     code = "import sys; sys.stdout.reconfigure(encoding='cp1252')\n"
     code += "from derivatrix.compiler.cli import main; main(['explain', 'functions.py:square'])"
-    done = python(tmp_path, "-c", code)
-    assert done.returncode == 0, done.stderr
-    assert r"vjp by X: \u0232 X\u1d40" in done.stdout
+    process = python(tmp_path, "-c", code)
+    assert process.returncode == 0, process.stderr
+    assert r"vjp by X: \u0232 X\u1d40" in process.stdout
 
 
 def test_kinds_of_a_build(run, tmp_path):

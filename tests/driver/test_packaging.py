@@ -58,12 +58,12 @@ def test_no_relative_link_is_in_the_description_for_an_index():
 
 
 def test_every_package_on_disk_is_listed():
-    found = {"derivatrix", "derivatrix.plugins"}
+    result = {"derivatrix", "derivatrix.plugins"}
     for folder in FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
-            found.add(".".join(("derivatrix", *file.parent.relative_to(ROOT).parts)))
+            result.add(".".join(("derivatrix", *file.parent.relative_to(ROOT).parts)))
             assert (file.parent / "__init__.py").is_file(), f"{file.parent} has no __init__.py"
-    assert sorted(SETTINGS["tool"]["setuptools"]["packages"]) == sorted(found)
+    assert sorted(SETTINGS["tool"]["setuptools"]["packages"]) == sorted(result)
 
 
 def test_every_template_is_package_data():
@@ -79,12 +79,12 @@ def test_the_support_of_generated_packages_is_installed():
     files = (ROOT / "templates" / "support").rglob("*")
     files = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
     assert {path.suffix for path in files} == {".py"}
-    found = {".".join(("derivatrix", *path.parent.relative_to(ROOT).parts)) for path in files}
+    result = {".".join(("derivatrix", *path.parent.relative_to(ROOT).parts)) for path in files}
     inner = {
         f"derivatrix.templates.support.{name}" for name in ("common", "cpu", "cuda", "internals")
     }
-    assert found == {"derivatrix.templates.support", *inner}
-    assert found <= {*SETTINGS["tool"]["setuptools"]["packages"]}
+    assert result == {"derivatrix.templates.support", *inner}
+    assert result <= {*SETTINGS["tool"]["setuptools"]["packages"]}
 
 
 def test_the_checkout_and_the_installed_package_agree():
@@ -97,19 +97,19 @@ def test_the_checkout_and_the_installed_package_agree():
 
 
 def test_the_runtime_works_without_the_compiler():
-    done = python(
+    process = python(
         "import derivatrix.runtime\n"
         "from derivatrix import LoadError, load, load_package, runtime, verify\n"
         "assert verify is derivatrix.runtime.verify\n"
         "assert not any(name.startswith('derivatrix.compiler') for name in sys.modules)\n",
         absent=("sympy", "jinja2", "click", "rich"),
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_importing_derivatrix_alone_imports_nothing_else():
-    done = python("import derivatrix", absent=("numpy", "numba", "scipy", "sympy", "jinja2"))
-    assert done.returncode == 0, done.stderr
+    process = python("import derivatrix", absent=("numpy", "numba", "scipy", "sympy", "jinja2"))
+    assert process.returncode == 0, process.stderr
 
 
 def test_every_public_name_is_there():

@@ -108,9 +108,9 @@ def check_plans(case: Function, sizes: Mapping[str, int]) -> None:
     """Run every kernel as Python, in every order of multiplication."""
     values = draw_all(case, sizes=sizes)
     for kind in case.kinds:
-        made = kernel_plan(case.derivatives, kind)
+        kernel = kernel_plan(case.derivatives, kind)
         expected = evaluate_all(list(case.derivatives.kernel(kind)[1].values()), values, sizes)
-        for plan in (made, *made.variants):
+        for plan in (kernel, *kernel.variants):
             outputs = [np.full(array.shape, np.nan) for array in expected]
             run_plain(plan, values, outputs)
             for output, array in zip(outputs, expected, strict=True):
@@ -134,14 +134,14 @@ def test_text_is_the_same_in_every_process() -> None:
     """Whatever the seed of hashes, and whatever was derived before."""
     expected = texts()
     program = f"import sys; from {__name__} import texts; sys.stdout.buffer.write(texts().encode())"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=True,
         cwd=ROOT,
     )
-    assert done.stdout.decode() == expected
+    assert process.stdout.decode() == expected
     assert str(ROOT) not in expected
 
 
@@ -290,7 +290,7 @@ def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.Monkey
 def test_kernels_of_more_than_thirty_arguments() -> None:
     """CPython passes so many as one tuple, and Numba inlines no function that is called so."""
     weights = [dx.vector(f"w{number}", "m") for number in range(16)]
-    total = sum(each @ each for each in weights)
+    total = sum(weight @ weight for weight in weights)
     module = dx.compile(dx.function("many", weights, total))
     values = np.random.default_rng(0).normal(size=(16, 3))
     value, gradient = module.value_and_gradient(*values)
@@ -349,10 +349,10 @@ def test_out_of_several_results() -> None:
     for out in ((whole[:, :3], whole[:, 3]), (x, v), (x.T, v)):
         np.copyto(x, np.arange(9.0).reshape(3, 3))
         np.copyto(v, np.arange(3.0))
-        found = module.gradient(x, v, out=out)
-        assert found.X is out[0] and found.y is out[1]
-        np.testing.assert_array_equal(found.X, expected.X)
-        np.testing.assert_array_equal(found.y, expected.y)
+        actual = module.gradient(x, v, out=out)
+        assert actual.X is out[0] and actual.y is out[1]
+        np.testing.assert_array_equal(actual.X, expected.X)
+        np.testing.assert_array_equal(actual.y, expected.y)
 
 
 GAMMAS = dx.gamma(p) * dx.gammaln(p) + dx.zeta(2.5, p) + dx.digamma(p) ** 2 + dx.polygamma(2, p)
@@ -414,8 +414,8 @@ def test_logaddexp_at_infinity() -> None:
 def test_value_and_gradient_returns_the_gradients_type() -> None:
     A, b = dx.matrix("A", "n", "n"), dx.vector("b", "n")
     module = dx.compile(dx.function("quadratic", [A, b], b @ A @ b))
-    found = module.value_and_gradient(np.eye(3), np.ones(3))
-    assert type(found.gradient) is type(module.gradient(np.eye(3), np.ones(3)))
+    result = module.value_and_gradient(np.eye(3), np.ones(3))
+    assert type(result.gradient) is type(module.gradient(np.eye(3), np.ones(3)))
     assert not hasattr(module, "ValueAndGradientRow")
 
 
@@ -461,6 +461,15 @@ def test_arrays_that_say_more_than_their_numbers_are_refused(kind):
         dx.constant(MORE[kind])
     with pytest.raises(TypeError):
         v * MORE[kind]
+
+
+def test_factors_of_sizes_are_computed_once() -> None:
+    n, m = dx.dims("n m")
+    c0, x = dx.matrix("c0", n, m), dx.vector("x", m)
+    mean = dx.function("mean", [c0, x], dx.sum(dx.exp(c0 * x)) / n)
+    text = generate(mean).text
+    body = text[text.index("def vjp_kernel") : text.index("def jvp_kernel")]
+    assert body.count("float(n)") == 1 and "    c1 = real(1/float(n))\n" in body
 
 
 def test_scalars_and_constants_say_numbers_alone():

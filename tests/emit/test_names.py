@@ -92,13 +92,13 @@ def results(module: ModuleType) -> list[np.ndarray]:
     """Return the results of all functions of a module, operators as arrays."""
     arrays = arguments(module)
     wrt = [array for array, entry in zip(arrays, module.INPUTS, strict=True) if entry["wrt"]]
-    found: list[np.ndarray] = []
+    result: list[np.ndarray] = []
     for kind in [*module.FUNCTIONS, *filter(None, [getattr(module, "OPERATOR", "")])]:
         more = {"jvp": wrt, "hvp": wrt}.get(kind, [])
         if kind == "vjp":
             more = [np.ones([3] * len(module.OUTPUT["shape"]))]
-        found += flat(dense(getattr(module, kind)(*arrays, *more)))
-    return found
+        result += flat(dense(getattr(module, kind)(*arrays, *more)))
+    return result
 
 
 def arguments(module: ModuleType) -> list[np.ndarray]:

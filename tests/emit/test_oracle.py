@@ -60,12 +60,12 @@ def agrees(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int
     shape = tuple(int(number(size, sizes)) for size in node.shape)
     expected = evaluate(node, values, sizes)
     try:
-        found = Text(numpy_text(node, {}))({**sizes, **values}, shape)
+        actual = Text(numpy_text(node, {}))({**sizes, **values}, shape)
     except OutOfDomain:
         assert not np.isfinite(expected).all()
         return
     np.testing.assert_allclose(
-        found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max(initial=1)
+        actual, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max(initial=1)
     )
 
 

@@ -39,8 +39,8 @@ def test_modules_of_the_target_are_built_verified_and_run(tmp_path: Path) -> Non
     modules = dx.load_package(tmp_path / "made")
     assert {f"{function.name}_numpy" for function in FUNCTIONS} < {*modules}
     values, cotangent = np.random.default_rng(0).normal(size=(2, 4, 4))
-    found = modules["square_numpy"].vjp(values, cotangent)
-    np.testing.assert_allclose(found, modules["square"].vjp(values, cotangent))
+    actual = modules["square_numpy"].vjp(values, cotangent)
+    np.testing.assert_allclose(actual, modules["square"].vjp(values, cotangent))
     assert "KERNELS" not in (tmp_path / "made" / "square_numpy.pyi").read_text("utf-8")
     module = modules["square_numpy"]
     assert all(hasattr(module, name) for name in module.__all__)

@@ -27,23 +27,23 @@ def folder(tmp_path_factory):
 def test_mypy_finds_the_planted_errors_and_no_others(folder):
     place, paths = folder
     files = [*paths.values(), *place.glob("generated/*.pyi")]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", *map(str, files)],
         cwd=place,
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1, done.stderr
-    found = {(each["file"], int(each["line"])) for each in ERROR.finditer(done.stdout)}
-    assert found == {("wrong.py", line) for line in planted(paths["wrong"])}, done.stdout
+    assert process.returncode == 1, process.stderr
+    result = {(each["file"], int(each["line"])) for each in ERROR.finditer(process.stdout)}
+    assert result == {("wrong.py", line) for line in planted(paths["wrong"])}, process.stdout
 
 
 def test_the_page_runs(folder):
     place, paths = folder
     command = [sys.executable, str(paths["page"])]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.fixture(scope="module")

@@ -434,8 +434,8 @@ def test_texts_do_not_depend_on_hash_seeds():
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
     environment["PYTHONIOENCODING"] = "utf-8"
     command = [sys.executable, "-c", TEXTS_PRINTED]
-    done = subprocess.run(command, env=environment, capture_output=True, check=True)
-    assert done.stdout.decode() == all_texts() + "\n"
+    process = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert process.stdout.decode() == all_texts() + "\n"
 
 
 # Random nodes

@@ -69,9 +69,9 @@ def test_nested_formulas(name: str) -> None:
             expected = evaluate(node, values, SIZES)
             wrt = key if len(key) == 2 else (key or (None,))[0]
             text = function.formula(kind, wrt=wrt, style="numpy")
-            found = eval(text, {"np": np, "scipy": scipy, **values})
-            assert np.shape(found) == expected.shape, text
-            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9, err_msg=text)
+            actual = eval(text, {"np": np, "scipy": scipy, **values})
+            assert np.shape(actual) == expected.shape, text
+            np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-9, err_msg=text)
             for by_index in (False, True):
                 whole = formula_value(node, values, SIZES, by_index)
                 whole = np.broadcast_to(whole, expected.shape)

@@ -98,10 +98,10 @@ def wrt(kind, key):
 def test_identity(identity: Identity) -> None:
     """The texts in NumPy, and the trees of the others, against the arrays."""
     function = declared(identity)
-    found = list(blocks(function))
-    setting = Setting(identity, function, SIZES[len(identity.text) % 2]) if found else None
+    actual = list(blocks(function))
+    setting = Setting(identity, function, SIZES[len(identity.text) % 2]) if actual else None
     missing = False
-    for kind, key in found:
+    for kind, key in actual:
         try:
             text = function.formula(kind, wrt(kind, key), "vec-numpy")
         except UnsupportedError:
@@ -234,8 +234,8 @@ def test_a_batch_is_one_sample() -> None:
     generator = np.random.default_rng(0)
     values = {"X": generator.normal(size=(3, 2)), "A": generator.normal(size=(3, 3))}
     text = function.formula("jacobian", "A", "vec-numpy")
-    found = eval(text, {"np": np, **values})
-    np.testing.assert_allclose(found, np.kron(values["X"].T, values["X"].T))
+    result = eval(text, {"np": np, **values})
+    np.testing.assert_allclose(result, np.kron(values["X"].T, values["X"].T))
     assert function.formula("jacobian", "A", "vec") == "Xᵀ ⊗ Xᵀ"
 
 

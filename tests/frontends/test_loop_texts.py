@@ -106,9 +106,9 @@ def test_loops_of_one_text_are_one_loop() -> None:
     z = "scan(z = s*z, x = x + z, x = a, z = 1, length = 3)[-1]"
     both = dx.parse(f"x = {x}; z = {z}", s="", a="")
     order = topological([array.node for array in both.values()])
-    found = [node for node in order if isinstance(node, Apply) and node.operation.loop]
-    assert len({node.operation for node in found}) == 1
-    assert {node.output for node in found} == {0, 1}
+    result = [node for node in order if isinstance(node, Apply) and node.operation.loop]
+    assert len({node.operation for node in result}) == 1
+    assert {node.output for node in result} == {0, 1}
 
 
 def test_size_of_a_start_follows_from_the_step() -> None:

@@ -145,9 +145,9 @@ def session(folder: Path, seed: int) -> list[float]:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [sys.executable, "use.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    process = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
 
 
 def test_what_changes_between_sessions(tmp_path: Path) -> None:

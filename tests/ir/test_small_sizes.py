@@ -52,12 +52,12 @@ def check_kernels(function: Function, points: Sequence[tuple[Values, Sizes]]) ->
     """The kernels as plain Python, and operators, against NumPy's evaluation."""
     for kind in function.kinds:
         nodes = list(function.derivatives.kernel(kind)[1].values())
-        made = kernel_plan(function.derivatives, kind)
+        kernel = kernel_plan(function.derivatives, kind)
         for values, sizes in points:
             with np.errstate(all="ignore"):
                 expected = evaluate_all(nodes, values, sizes)
             outputs = [np.full(array.shape, 7.5) for array in expected]
-            run_plain(made, values, outputs)
+            run_plain(kernel, values, outputs)
             for output, array in zip(outputs, expected, strict=True):
                 close(output, array)
     kind = "jacobian" if function.expression.shape else "hessian"
@@ -256,13 +256,13 @@ def refused(function, *arguments):
 def child(code: str) -> None:
     """Run lines in a process whose freed memory is overwritten; AssertionError where it fails."""
     environment = {**os.environ, "MALLOC_PERTURB_": "85", "MALLOC_CHECK_": "3"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD + code],
         capture_output=True,
         text=True,
         env=environment,
     )
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    assert process.returncode == 0, (process.returncode, process.stdout, process.stderr)
 
 
 REFUSED = {

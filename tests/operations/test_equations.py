@@ -217,9 +217,9 @@ def test_a_symmetric_sylvester_equation_is_one_of_lyapunov() -> None:
         assert one is other
     values = {"A": draw(3)[0][0], "Q": draw(3)[2][1], "S": draw(3)[2][2] + np.eye(3)}
     before = dx.solve_sylvester(A.T, A, Q) + dx.solve_sylvester(S, S, Q - S) + S @ S
-    wanted = evaluate(before.node, values, {"n": 3})
+    expected = evaluate(before.node, values, {"n": 3})
     actual = evaluate(simplify([before.node])[0], values, {"n": 3})
-    np.testing.assert_allclose(actual, wanted, rtol=1e-10)
+    np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
 def test_weights_are_made_symmetric() -> None:

@@ -251,8 +251,8 @@ def test_generalised_eigenvalues(size: int) -> None:
     spectrum, vectors = scipy.linalg.eigh(point["K"], point["B"])
     actual = evaluate(dx.eigvalsh(K, B).node, point, sizes(point))
     np.testing.assert_allclose(actual, spectrum, rtol=1e-11)
-    found = evaluate(dx.eigh(K, B).eigenvectors.node, point, sizes(point))
-    np.testing.assert_allclose(np.abs(found), np.abs(vectors), atol=1e-11)
+    result = evaluate(dx.eigh(K, B).eigenvectors.node, point, sizes(point))
+    np.testing.assert_allclose(np.abs(result), np.abs(vectors), atol=1e-11)
     weights = dx.vector("w", n)
     point["w"] = np.arange(1.0, size + 1)
     for wrt in ("K", "B"):
@@ -262,8 +262,8 @@ def test_generalised_eigenvalues(size: int) -> None:
 
         def value(moved: np.ndarray, wrt: str = wrt) -> np.ndarray:
             matrices = {**point, wrt: moved}
-            found = scipy.linalg.eigvalsh(matrices["K"], matrices["B"])
-            return np.asarray(found**2 @ point["w"])
+            result = scipy.linalg.eigvalsh(matrices["K"], matrices["B"])
+            return np.asarray(result**2 @ point["w"])
 
         expected = slope(value, point[wrt], tangent)
         np.testing.assert_allclose(np.vdot(gradient, tangent), expected, rtol=1e-7)
@@ -299,8 +299,8 @@ def test_sizes_of_wide_qr() -> None:
     wide = dx.matrix("W", n, n + k)
     assert dx.qr(wide).R.node.shape == (n, n + k)
     point = np.random.default_rng(1).normal(size=(2, 5))
-    found = evaluate(dx.qr(wide).R.node, {"W": point}, {"n": 2, "k": 3})
-    np.testing.assert_allclose(found, positive(*np.linalg.qr(point))[1], atol=1e-14)
+    result = evaluate(dx.qr(wide).R.node, {"W": point}, {"n": 2, "k": 3})
+    np.testing.assert_allclose(result, positive(*np.linalg.qr(point))[1], atol=1e-14)
 
 
 # Where singular values or eigenvalues are repeated
@@ -423,11 +423,11 @@ def test_matrices_that_lack_rank_up_to_rounding(expression: Array) -> None:
                 module.value(matrix.astype(real))
             assert np.isnan(eval(text, {"np": np, "A": matrix.astype(real)})).all()
     stack = np.stack([np.eye(4, 3), DEFICIENT])
-    found = eval(
+    result = eval(
         dx.function("g", [A], expression, batch=[A]).formula("value", style="numpy"),
         {"np": np, "A": stack},
     )
-    assert np.isfinite(found[0]).all() and np.isnan(found[1]).all()
+    assert np.isfinite(result[0]).all() and np.isnan(result[1]).all()
 
 
 def test_columns_of_any_length_are_independent() -> None:
@@ -437,8 +437,8 @@ def test_columns_of_any_length_are_independent() -> None:
     for columns in (1, 3, 40):
         matrix = generator.normal(size=(40, columns))
         lengths = 10.0 ** generator.uniform(-200, 200, columns)
-        found = module.value(matrix * lengths)
-        np.testing.assert_allclose(found, module.value(matrix), rtol=0, atol=1e-11)
+        result = module.value(matrix * lengths)
+        np.testing.assert_allclose(result, module.value(matrix), rtol=0, atol=1e-11)
 
 
 def test_pseudoinverses_of_known_rank() -> None:

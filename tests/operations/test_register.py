@@ -41,11 +41,11 @@ def test_the_page_does_what_it_says(files, capsys):
     importlib.import_module("gyroscope")
     assert capsys.readouterr().out.strip() in PAGE.read_text(encoding="utf-8")
     command = ["-m", "derivatrix", "build", "gyroscope.py", "-o", "generated", "--kinds", "vjp"]
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=files)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=files)
+    assert process.returncode == 0, process.stdout + process.stderr
     use = "import numpy as np; from generated import gyroscope; print(gyroscope.vjp.__name__)"
-    done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, cwd=files)
-    assert done.stdout == "vjp\n", done.stderr
+    process = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, cwd=files)
+    assert process.stdout == "vjp\n", process.stderr
 
 
 def wrong_differential(at):

@@ -49,8 +49,8 @@ FUNCTIONS = {
 )
 def test_plans(name: str, kind: str) -> None:
     """The kernel for many samples makes what the usual one makes, and what the graph says."""
-    made = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
-    assert made is not None and made.batch_last is not None
+    parts = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
+    assert parts is not None and parts.batch_last is not None
     check_plain(FUNCTIONS[name], kind, {"batch": 11, "n": 4, "k": 3}, 1e-9)
 
 
@@ -65,8 +65,8 @@ def test_identities(kind: str) -> None:
         inputs = [dx.Array(leaf) for leaf in single.inputs]
         expression = dx.Array(single.expression)
         function = dx.function("f", inputs, expression, batch=inputs, wrt=identity.wrt.split())
-        made = kernel_plan(function.derivatives, kind).parts
-        if made is not None and made.batch_last is not None:
+        parts = kernel_plan(function.derivatives, kind).parts
+        if parts is not None and parts.batch_last is not None:
             check_plain(function, kind, {**SIZES[0], "batch": 9}, 1e-8)
             checked += 1
     assert checked > 30
@@ -111,8 +111,8 @@ def test_where_it_is_not_done() -> None:
         dx.function("f", [A, B], A @ B, batch=[A, B]),
         dx.function("f", [S, x], dx.expm(S) @ dx.solve(S, x), batch=[S, x]),
     ):
-        made = kernel_plan(function.derivatives, "value").parts
-        assert made is not None and made.batch_last is None
+        parts = kernel_plan(function.derivatives, "value").parts
+        assert parts is not None and parts.batch_last is None
 
 
 @pytest.fixture(scope="module")
@@ -138,14 +138,14 @@ def test_compiled(solving: ModuleType, samples: int, size: int, dtype: type) -> 
     expected = np.linalg.solve(matrices, vectors[..., None])[..., 0]
     adjoint = np.linalg.solve(matrices.transpose(0, 2, 1), cotangents[..., None])[..., 0]
     for _ in range(2):  # as it is called at first, and when it is compiled
-        value, found = solving.value(*arguments[:2]), solving.vjp(*arguments)
-        assert value.dtype == found.A.dtype == dtype
+        value, actual = solving.value(*arguments[:2]), solving.vjp(*arguments)
+        assert value.dtype == actual.A.dtype == dtype
         scale = tolerance * max(1, np.abs(expected).max(initial=0), np.abs(adjoint).max(initial=0))
         np.testing.assert_allclose(value, expected, atol=scale)
-        np.testing.assert_allclose(found.x, adjoint, atol=scale)
+        np.testing.assert_allclose(actual.x, adjoint, atol=scale)
         by_matrix = -adjoint[:, :, None] * expected[:, None, :]
         np.testing.assert_allclose(
-            found.A, by_matrix, atol=scale * max(1, np.abs(adjoint).max(initial=0))
+            actual.A, by_matrix, atol=scale * max(1, np.abs(adjoint).max(initial=0))
         )
 
 
@@ -181,11 +181,11 @@ def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -
     matrices, vectors = np.broadcast_to(np.eye(4), (40, 4, 4)).copy(), np.ones((40, 4))
     matrices[7, 2, 1] = matrices[7, 1, 2] = np.nan
     for module in (solving, positive):
-        found = module.value(matrices, vectors)
+        result = module.value(matrices, vectors)
         np.testing.assert_array_equal(
-            np.isnan(found[:12]), np.isnan(module.value(matrices[:12], vectors[:12]))
+            np.isnan(result[:12]), np.isnan(module.value(matrices[:12], vectors[:12]))
         )
-        assert np.isfinite(np.delete(found, 7, axis=0)).all()
+        assert np.isfinite(np.delete(result, 7, axis=0)).all()
 
 
 @pytest.mark.thorough

@@ -74,9 +74,9 @@ def test_values_stay_the_same(recipe: list[list[Term]]) -> None:
     """Exactly, in rational numbers; and where they are made otherwise, by fewer operations."""
     table, values = table_of(recipe)
     before = _cost(table, values)
-    found = factored(table, values)
-    assert [value(table, n) for n in found] == [value(table, n) for n in values]
-    assert found == values or _cost(table, found) < MAX_COST_RATIO * before
+    result = factored(table, values)
+    assert [value(table, n) for n in result] == [value(table, n) for n in values]
+    assert result == values or _cost(table, result) < MAX_COST_RATIO * before
 
 
 def test_what_terms_have_in_common() -> None:
@@ -89,10 +89,10 @@ def test_what_terms_have_in_common() -> None:
         table.product([a, b, f], -sympy.Integer(2)),
     ]
     whole = table.sum(terms)
-    (found,) = factored(table, [whole])
+    (result,) = factored(table, [whole])
     assert _cost(table, [whole]) == 10
-    assert _cost(table, [found]) == 6
-    assert value(table, found) == value(table, whole)
+    assert _cost(table, [result]) == 6
+    assert value(table, result) == value(table, whole)
 
 
 def test_what_products_have_in_common() -> None:
@@ -100,9 +100,9 @@ def test_what_products_have_in_common() -> None:
     table = Scalars()
     a, b, c, d, e, f = (table.name(letter) for letter in LETTERS)
     values = [table.product(factors) for factors in ([a, b, c], [a, d, b], [a, b, e], [c, a, b, f])]
-    found = factored(table, values)
-    assert (_cost(table, values), _cost(table, found)) == (9, 5)
-    assert [value(table, n) for n in found] == [value(table, n) for n in values]
+    result = factored(table, values)
+    assert (_cost(table, values), _cost(table, result)) == (9, 5)
+    assert [value(table, n) for n in result] == [value(table, n) for n in values]
 
 
 def test_like_terms_are_added() -> None:

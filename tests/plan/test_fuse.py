@@ -53,8 +53,8 @@ def test_functions_have_loops_of_their_own() -> None:
 def test_elementwise_matrices_lie_as_what_they_are_made_of() -> None:
     """The derivative of a layer is read along its rows, also where only products follow."""
     layers = dx.sum((dx.tanh(X @ W.T) @ V.T) ** 2)
-    found = nests(dx.function("layers", [X, W, V], layers, wrt=[W, V]), "gradient")
-    loops = [loop for nest in found for loop in innermost(nest.body)]
+    result = nests(dx.function("layers", [X, W, V], layers, wrt=[W, V]), "gradient")
+    loops = [loop for nest in result for loop in innermost(nest.body)]
     loads = [(load, loop) for loop in loops for load, _ in accesses(loop.body)]
     rows = [(load, loop) for load, loop in loads if len(load.indices) == 2]
     assert rows and all(load.indices[-1] == loop.index for load, loop in rows)

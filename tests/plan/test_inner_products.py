@@ -45,8 +45,10 @@ def lines_of(output: dx.Array) -> list[str]:
     inputs = [leaf for leaf in (A, B, C, S, x) if leaf.node in topological([output.node])]
     function = dx.function("f", inputs, output)
     check_plain(function, "value", SIZES)
-    made = kernel_plan(function.derivatives, "value")
-    text = kernel_text(made.sums.part if made.sums and made.sums.is_whole_kernel else made, "f", "")
+    kernel = kernel_plan(function.derivatives, "value")
+    text = kernel_text(
+        kernel.sums.part if kernel.sums and kernel.sums.is_whole_kernel else kernel, "f", ""
+    )
     return [line for step in text.steps for line in step.lines]
 
 

@@ -55,9 +55,9 @@ def planned(name: str) -> Plan:
 
 
 def phases(rows: Rows) -> list[Only]:
-    found = [step for step in rows.kernel.steps if isinstance(step, Only)]
-    assert len(found) == len(rows.kernel.steps) == rows.phases
-    return found
+    result = [step for step in rows.kernel.steps if isinstance(step, Only)]
+    assert len(result) == len(rows.kernel.steps) == rows.phases
+    return result
 
 
 @pytest.mark.parametrize("name", PHASED)
@@ -128,8 +128,8 @@ def test_a_sum_that_each_thread_makes() -> None:
 @pytest.mark.parametrize("body", [B @ dx.inv(A) @ a, dx.trace(dx.exp(A @ B)) * a], ids=str)
 def test_what_is_not_phased(body: dx.Expr) -> None:
     """Factorisations, and products of matrices, which have threads of their own."""
-    made = kernel_plan(Derivatives(dx.function("f", [A, B, a], body)), "value")
-    assert made.rows is None
+    kernel = kernel_plan(Derivatives(dx.function("f", [A, B, a], body)), "value")
+    assert kernel.rows is None
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -142,12 +142,12 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads
     pool = with_threads(monkeypatch, module, threads)
     for size in (400, 1500):
         rng = np.random.default_rng(size)
-        given = [rng.normal(size=[size] * leaf.ndim).astype(real) for leaf in function.inputs]
-        given += [rng.normal(size=size).astype(real)] * (kind == "vjp")
-        found = leaves(getattr(module, kind)(*given))
-        expected = [np.empty(np.shape(array), real) for array in found]
-        getattr(module, f"{kind}_kernel")(*given, *expected)
-        for one, other in zip(found, expected, strict=True):
+        arguments = [rng.normal(size=[size] * leaf.ndim).astype(real) for leaf in function.inputs]
+        arguments += [rng.normal(size=size).astype(real)] * (kind == "vjp")
+        actual = leaves(getattr(module, kind)(*arguments))
+        expected = [np.empty(np.shape(array), real) for array in actual]
+        getattr(module, f"{kind}_kernel")(*arguments, *expected)
+        for one, other in zip(actual, expected, strict=True):
             assert np.asarray(one).dtype == real
             tolerance = 200 * np.finfo(real).eps * np.abs(other).max()
             np.testing.assert_allclose(one, other, 0, tolerance)

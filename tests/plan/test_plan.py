@@ -350,8 +350,8 @@ def test_products_with_triangular_matrices_leave_out_zeros(turned: bool) -> None
     out = "ki" if turned else "ik"
 
     def known(*factors: tuple[ir.Node, str], output: str = out) -> list[tuple[str, ...]]:
-        found = steps({"out": ir.einsum(factors, output)}, Gemm)
-        return [(*sorted(gemm.triangles), gemm.part) for gemm in found]
+        result = steps({"out": ir.einsum(factors, output)}, Gemm)
+        return [(*sorted(gemm.triangles), gemm.part) for gemm in result]
 
     assert known((lower, "ij"), (A, "jk")) == [
         ("lower" if not turned else "upper", "whole", "whole")

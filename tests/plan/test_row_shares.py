@@ -46,9 +46,9 @@ def planned(function: Function, kind: str) -> Plan:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_what_is_shared(name: str) -> None:
-    made = planned(*SHARED[name])
-    assert made.rows is not None and made.parts is None
-    plan = made.rows.kernel
+    kernel = planned(*SHARED[name])
+    assert kernel.rows is not None and kernel.parts is None
+    plan = kernel.rows.kernel
     loops = [part for step in plan.steps if isinstance(step, LoopNest) for part in step.body]
     assert any(isinstance(part, Loop) and part.start != 0 for part in loops)
 
@@ -137,5 +137,5 @@ def test_work_arrays_stay_until_the_last_share_is_done() -> None:
     """The C library overwrites freed memory."""
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-c", CHAIN]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

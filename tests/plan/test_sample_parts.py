@@ -132,9 +132,9 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_BLOCK_BYTES", 1 << 12)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(60000, 6)), generator.normal(size=(4, 6))
-    found = module.value(samples, weights)
+    actual = module.value(samples, weights)
     expected = scipy.special.softmax(samples @ weights.T, axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
     assert len(sharing(module, "value_kernel").addresses) == 1
     warmed(tmp_path, layer)
 
@@ -153,11 +153,11 @@ def test_any_part_may_fail(
 def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
     matrices = np.random.default_rng(0).normal(size=(4, 60000, 3, 3))
-    found: dict[int, np.ndarray] = {}
+    result: dict[int, np.ndarray] = {}
 
     def work(part: int) -> None:
         for _ in range(20):
-            found[part] = module.value(matrices[part])
+            result[part] = module.value(matrices[part])
 
     threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
     for thread in threads:
@@ -166,7 +166,7 @@ def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPa
         thread.join()
     for part in range(4):
         identity = np.broadcast_to(np.eye(3), (60000, 3, 3))
-        np.testing.assert_allclose(found[part] @ matrices[part], identity, atol=1e-6)
+        np.testing.assert_allclose(result[part] @ matrices[part], identity, atol=1e-6)
 
 
 FORKING = """
@@ -187,5 +187,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
     dx.build(inverse, tmp_path / "generated", verify=False)
-    done = subprocess.run([sys.executable, "-c", FORKING], cwd=tmp_path, timeout=300)
-    assert done.returncode == 0
+    process = subprocess.run([sys.executable, "-c", FORKING], cwd=tmp_path, timeout=300)
+    assert process.returncode == 0

@@ -79,8 +79,8 @@ def test_parts_add_up(
     samples as the last axis in memory, if that is possible."""
     monkeypatch.setattr(sample_sums, "MIN_OPS_PER_READ", reuse)
     function, kind = ADDED[name]
-    made = planned(function, kind)
-    assert made.sums is not None and made.parts is None and made.rows is None
+    kernel = planned(function, kind)
+    assert kernel.sums is not None and kernel.parts is None and kernel.rows is None
     check_plain(function, kind, {**sizes, "batch": sizes["N"]})
 
 
@@ -92,12 +92,12 @@ def test_what_is_not_added_part_by_part(name: str) -> None:
 
 
 def test_what_is_cut() -> None:
-    made = planned(*ADDED["by samples too"]).sums
-    assert made is not None
-    assert (made.sliced, made.per_sample_outputs) == ((True, False, False), (True, False))
-    made = planned(*ADDED["logistic"]).sums
-    assert made is not None
-    assert (made.sliced, made.per_sample_outputs) == ((True, False, True), (False, False))
+    sums = planned(*ADDED["by samples too"]).sums
+    assert sums is not None
+    assert (sums.sliced, sums.per_sample_outputs) == ((True, False, False), (True, False))
+    sums = planned(*ADDED["logistic"]).sums
+    assert sums is not None
+    assert (sums.sliced, sums.per_sample_outputs) == ((True, False, True), (False, False))
 
 
 def test_the_order_of_axes() -> None:
@@ -113,9 +113,9 @@ def test_the_order_of_axes() -> None:
 
 def test_a_stack_of_products_with_the_samples_last() -> None:
     """BLAS multiplies without copies."""
-    made = planned(*ADDED["stack of products"]).sums
-    assert made is not None and made.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
-    products = [step for step in made.part.steps if isinstance(step, Gemm)]
+    sums = planned(*ADDED["stack of products"]).sums
+    assert sums is not None and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
+    products = [step for step in sums.part.steps if isinstance(step, Gemm)]
     assert len(products) == 2
     work = {each for step in products for each in buffers(step) if each.role == "work"}
     assert [str(each.shape[-1]) for each in work] == ["N_part"] * 3
@@ -125,19 +125,19 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are added up part by part, where the arrays of all samples do not stay in the cache, by
     one thread or by several: BLAS has one for each part."""
     function, kind = ADDED["layers"]
-    made = planned(function, kind).sums
-    assert made is not None and made.is_blas_bound and made.min_samples == 1
+    sums = planned(function, kind).sums
+    assert sums is not None and sums.is_blas_bound and sums.min_samples == 1
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
     vector = generator.normal(size=30)
-    addresses, found = sharing(module, "gradient_kernel").addresses, []
+    addresses, result = sharing(module, "gradient_kernel").addresses, []
     for threads in (2, 1):
         monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
-        found.append(module.gradient(samples, weights, vector))
+        result.append(module.gradient(samples, weights, vector))
         assert addresses
         addresses.clear()
-    np.testing.assert_allclose(*found, rtol=1e-9)
+    np.testing.assert_allclose(*result, rtol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -181,10 +181,10 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     generator = np.random.default_rng(0)
     points, centres = generator.normal(size=(5000, 3)), generator.normal(size=(4, 3))
     values = generator.normal(size=(len(names), 5000))
-    found = module.gradient(points, centres, *values)
+    result = module.gradient(points, centres, *values)
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
-    np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result, out, rtol=1e-9, atol=1e-9)
     assert len(sharing(module, "gradient_kernel").addresses) == 1
 
 
@@ -198,9 +198,9 @@ def test_samples_last_in_memory(real: type, samples: int) -> None:
     differences = points[:, None].astype(float) - means
     shares = scipy.special.softmax(-(differences**2).sum(axis=2), axis=1)
     expected = 2 * np.einsum("nk,nkd->kd", shares, differences)
-    found = module.gradient(points, means)
-    assert found.dtype == real
-    np.testing.assert_allclose(found, expected, rtol=1e-10 if real is np.float64 else 1e-3)
+    actual = module.gradient(points, means)
+    assert actual.dtype == real
+    np.testing.assert_allclose(actual, expected, rtol=1e-10 if real is np.float64 else 1e-3)
 
 
 def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,10 +220,10 @@ def test_a_part_may_make_arrays() -> None:
     shapes = (4, 4), (2000, 4, 3), (2000, 4, 4)
     a, b, cotangents = (random.normal(size=shape) for shape in shapes)
     assert "by_sums" in Path(module.__file__).read_text("utf-8")
-    found = module.vjp(a, b, np.eye(4), cotangents)
+    result = module.vjp(a, b, np.eye(4), cotangents)
     few = range(0, 2000, 5)
     singly = [module.vjp(a, b[i : i + 5], np.eye(4), cotangents[i : i + 5]) for i in few]
-    np.testing.assert_allclose(found, sum(singly), rtol=1e-9)
+    np.testing.assert_allclose(result, sum(singly), rtol=1e-9)
 
 
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def test_any_lane_may_fail(singular: int, real: type) -> None:
 
 
 def test_memory_does_not_depend_on_the_samples() -> None:
-    made = kernel_plan(SIDE_BY_SIDE["inverse"][0].derivatives, "vjp")
-    buffers = [b for step in made.steps if isinstance(step, Allocate) for b in step.buffers]
+    kernel = kernel_plan(SIDE_BY_SIDE["inverse"][0].derivatives, "vjp")
+    buffers = [b for step in kernel.steps if isinstance(step, Allocate) for b in step.buffers]
     assert buffers and all(size.is_Integer for buffer in buffers for size in buffer.shape)
-    assert not made.has_cache_blocks
+    assert not kernel.has_cache_blocks
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])

@@ -37,14 +37,14 @@ def product(left: ir.Node, right: ir.Node, scale: int = 1) -> ir.Einsum:
 def join(*roots: ir.Node) -> list[ir.Node]:
     """The roots joined, which have to be what they were."""
     new = join_contractions(roots, nominal)
-    found = [new[root] for root in roots]
+    actual = [new[root] for root in roots]
     random = np.random.default_rng(0)
     given = {leaf.name: random.normal(size=[SIZES[str(s)] for s in leaf.shape]) for leaf in LEAVES}
     for array, expected in zip(
-        evaluate_all(found, given, SIZES), evaluate_all(roots, given, SIZES), strict=True
+        evaluate_all(actual, given, SIZES), evaluate_all(roots, given, SIZES), strict=True
     ):
         np.testing.assert_allclose(array, expected, rtol=1e-12, atol=1e-12)
-    return found
+    return actual
 
 
 def contractions(*roots: ir.Node) -> int:
@@ -69,16 +69,16 @@ def contractions(*roots: ir.Node) -> int:
     ],
 )
 def test_as_few_as_there_are_factors(terms: list[ir.Node], expected: int) -> None:
-    (found,) = join(total(*terms))
-    assert contractions(found) == expected
+    (actual,) = join(total(*terms))
+    assert contractions(actual) == expected
 
 
 def test_what_is_multiplied_entry_by_entry_on_the_way() -> None:
     def turned(inner: ir.Node) -> ir.Einsum:
         return ir.einsum([(v, "i"), (w, "l"), (product(inner, P), "ij")], "ijl")
 
-    (found,) = join(total(turned(A), turned(B)))
-    assert contractions(found) == 1
+    (result,) = join(total(turned(A), turned(B)))
+    assert contractions(result) == 1
 
 
 def test_what_else_is_read_stays() -> None:
@@ -113,8 +113,8 @@ def test_a_networks_hessian_is_added_up_layer_by_layer(count: int) -> None:
     """One product has the result's entries, however many layers there are; the others take no more
     than the samples times a product of two matrices, a few for each layer."""
     nodes = pull_out(list(layers(count).kernel("hessian")[1].values()))
-    (found,) = variants(share_functions(nodes))
-    degrees = [sum(sympy.degree(size, s) for s in size.free_symbols) for _, size in found.terms]
+    (result,) = variants(share_functions(nodes))
+    degrees = [sum(sympy.degree(size, s) for s in size.free_symbols) for _, size in result.terms]
     assert max(degrees) == 5 and degrees.count(5) == 1
     assert degrees.count(4) < 4 * count
 

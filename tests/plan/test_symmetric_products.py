@@ -71,6 +71,6 @@ def test_compiled(real: type) -> None:
     rng = np.random.default_rng(0)
     s, x, v = (rng.normal(size=shape).astype(real) for shape in ((50, 7), (50, 6), (50,)))
     expected = np.einsum("n,ni,nk,nj,nl->ijkl", *(a.astype(float) for a in (v, s, s, x, x)))
-    found = module.value(s, x, v)
-    assert found.dtype == real
-    np.testing.assert_allclose(found, expected, atol=2000 * np.finfo(real).eps)
+    actual = module.value(s, x, v)
+    assert actual.dtype == real
+    np.testing.assert_allclose(actual, expected, atol=2000 * np.finfo(real).eps)

@@ -149,8 +149,8 @@ def test_rules_compute_the_value(operation: Operation) -> None:
     arguments = [random.normal(size=(3,) * rank) for rank in operation.ranks]
     arguments = [a + 9 * np.eye(3) if a.ndim == 2 else a for a in arguments]
     assert operation.unrolled is not None
-    found = operation.unrolled(Numbers(), list(map(entries, arguments)), [frozenset()])
-    for array, expected in zip(found, operation.value(arguments, ()), strict=True):
+    actual = operation.unrolled(Numbers(), list(map(entries, arguments)), [frozenset()])
+    for array, expected in zip(actual, operation.value(arguments, ()), strict=True):
         np.testing.assert_allclose(array.astype(float), expected, rtol=1e-10, atol=1e-14)
 
 

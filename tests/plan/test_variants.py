@@ -43,11 +43,11 @@ def arrays(derivatives: Derivatives, kind: str, sizes: dict[str, int]) -> dict[s
 def test_every_order_computes_the_same(function: dx.Function, sizes: dict[str, int]) -> None:
     derivatives = Derivatives(function)
     for kind in derivatives.kinds:
-        made = kernel_plan(derivatives, kind)
+        kernel = kernel_plan(derivatives, kind)
         values = arrays(derivatives, kind, sizes)
         nodes = list(derivatives.kernel(kind)[1].values())
         expected = evaluate_all(nodes, values, sizes)
-        for one in (made, *made.variants):
+        for one in (kernel, *kernel.variants):
             outputs = [np.full(array.shape, np.nan) for array in expected]
             run_plain(one, values, outputs)
             for output, array in zip(outputs, expected, strict=True):
@@ -56,13 +56,13 @@ def test_every_order_computes_the_same(function: dx.Function, sizes: dict[str, i
 
 def test_the_cheapest_is_called() -> None:
     derivatives = Derivatives(FUNCTIONS[0])
-    made = kernel_plan(derivatives, "value")
-    found = set()
+    kernel = kernel_plan(derivatives, "value")
+    result = set()
     for sizes in SKEWED[:2]:
         values = arrays(derivatives, "value", sizes)
         out = np.empty((sizes["p"], sizes["s"]))
-        found.add(run_plain(made, values, [out])[-1])
-    assert found == {"value_kernel_0", "value_kernel_1"}
+        result.add(run_plain(kernel, values, [out])[-1])
+    assert result == {"value_kernel_0", "value_kernel_1"}
 
 
 def test_usual_functions_have_one_order() -> None:

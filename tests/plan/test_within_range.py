@@ -89,7 +89,7 @@ def test_texts(name: str) -> None:
                 {**scope, **arguments(function, kind, real, 10.0**exponent)}
                 for real in (np.float32, np.float64)
             )
-            check(*([eval(text, own) for text in formulas] for own in (single, double)), 1e-4)
+            check(*([eval(text, inputs) for text in formulas] for inputs in (single, double)), 1e-4)
 
 
 def test_a_constant_beside_a_square() -> None:
@@ -106,11 +106,11 @@ def test_kernels(name: str) -> None:
             values = [
                 arguments(function, kind, real, 10.0**exponent) for real in (np.float32, np.float64)
             ]
-            check(*(flat(getattr(module, kind)(*own.values())) for own in values), 1e-4)
+            check(*(flat(getattr(module, kind)(*inputs.values())) for inputs in values), 1e-4)
         degree = 0 if name == "a projection" else -1  # of the derivative in a common scale
         for scale in (2.0**-266, 2.0**266):
             values = [arguments(function, kind, np.float64, size) for size in (scale, 1.0)]
-            large, plain = (flat(getattr(module, kind)(*own.values())) for own in values)
+            large, plain = (flat(getattr(module, kind)(*inputs.values())) for inputs in values)
             check(large, [array * scale**degree for array in plain], 1e-12)
 
 

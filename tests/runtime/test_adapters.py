@@ -28,8 +28,8 @@ def interface_of(*shapes, batch=()):
 def test_sizes_are_read_from_shapes():
     n, m = dx.dims("n m")
     interface = interface_of((n + 1, 3), (n * m,), (m**2 + m,), batch=["A0"])
-    found = sizes_of(interface, {"A0": (7, 5, 3), "A1": (8,), "A2": (6,)})
-    assert found == {"n": 4, "m": 2, "batch": 7}
+    result = sizes_of(interface, {"A0": (7, 5, 3), "A1": (8,), "A2": (6,)})
+    assert result == {"n": 4, "m": 2, "batch": 7}
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,7 @@ def test_inputs_are_checked_for_their_structure_where_that_is_asked_for(structur
 def test_adapters_are_there_without_their_packages(name):
     """`import derivatrix` suffices, before the other package is imported."""
     code = f"import sys, derivatrix; derivatrix.{name}; print({name!r} in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == str(name == "scipy")
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == str(name == "scipy")

@@ -67,8 +67,8 @@ def sorted_by_plot(curves):
 def test_circles_lie_where_the_numbers_say(tmp_path):
     _, text = written(tmp_path, runtime.verify(fakes.nll()))
     circle = re.compile(r'cx="(\S+)" cy="(\S+)" r="3.2"><title>step (\S+), error ([^<]+)<')
-    found = np.array(circle.findall(text), float)
-    x, y, step, error = found.T
+    result = np.array(circle.findall(text), float)
+    x, y, step, error = result.T
     assert np.linalg.matrix_rank(np.column_stack([x, np.ones(len(x))])) == 2
     for place, value in ((x, step), (y, np.clip(error, 1e-16, 1.0))):
         slope, start = np.polyfit(np.log10(value), place, 1)

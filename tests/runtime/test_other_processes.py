@@ -35,15 +35,15 @@ def elsewhere(given: Any, code: str, before: str = "", cache: Path | None = None
         "    result = f'{type(error).__name__}: {error}'\n"
         "sys.stdout.buffer.write(pickle.dumps(result))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         input=pickle.dumps(given),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)}
         | ({"DERIVATRIX_CACHE": str(cache)} if cache else {}),
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return pickle.loads(done.stdout)
+    assert process.returncode == 0, process.stderr.decode()
+    return pickle.loads(process.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def test_functions_named_tuples_and_operators(module):
     operators = module.hessian_operator(X_value, W_value)
     code = "(given[0](*given[1]), given[2].W, given[3].x.x @ given[1][0])"
     given = (module.gradient, (X_value, W_value), expected, operators)
-    found, tuple_part, product = elsewhere(given, code)
-    assert type(found) is type(expected) is module.Gradient
-    np.testing.assert_array_equal(found.W, expected.W)
+    actual, tuple_part, product = elsewhere(given, code)
+    assert type(actual) is type(expected) is module.Gradient
+    np.testing.assert_array_equal(actual.W, expected.W)
     np.testing.assert_array_equal(tuple_part, expected.W)
     np.testing.assert_allclose(product, operators.x.x @ X_value)
 
@@ -76,9 +76,9 @@ def test_a_module_is_not_copied(module):
 def test_a_module_takes_its_text_to_another_cache(module, tmp_path):
     code = "(given.__file__, given.gradient(*{}).W, given.gradient.__module__)"
     arrays = f"({X_value.tolist()}, {W_value.tolist()})"
-    file, found, name = elsewhere(module, code.format(arrays), cache=tmp_path / "cache")
+    file, result, name = elsewhere(module, code.format(arrays), cache=tmp_path / "cache")
     assert Path(file).is_relative_to(tmp_path) and name == module.__name__
-    np.testing.assert_array_equal(found, module.gradient(X_value, W_value).W)
+    np.testing.assert_array_equal(result, module.gradient(X_value, W_value).W)
 
 
 def test_threads_that_unpickle_at_once(module, tmp_path):
@@ -96,9 +96,11 @@ def test_threads_that_unpickle_at_once(module, tmp_path):
 
 
 def test_a_function_without_its_module_says_so_when_it_is_called(module, tmp_path):
-    said = elsewhere(module.value, "given([[1.0]], [[1.0]])", cache=tmp_path / "cache")
-    assert said.startswith(f"LoadError: {module.__package__}") and str(tmp_path / "cache") in said
-    assert "DERIVATRIX_CACHE" in said and "derivatrix build" in said
+    answer = elsewhere(module.value, "given([[1.0]], [[1.0]])", cache=tmp_path / "cache")
+    assert (
+        answer.startswith(f"LoadError: {module.__package__}") and str(tmp_path / "cache") in answer
+    )
+    assert "DERIVATRIX_CACHE" in answer and "derivatrix build" in answer
     # where the module has come since, the function is there
     code = "(pickle.loads(given[1]), pickle.loads(given[2]).value([[1.0]], [[1.0]]))[1].tolist()"
     given = ("", pickle.dumps(module.value), pickle.dumps(module))
@@ -114,9 +116,9 @@ def test_another_version_says_so(module, what):
         "function": "__import__('derivatrix').compile(given)",
         "array": "1.0 + given",
     }
-    said = elsewhere(given, use[what], OTHER_VERSION)
-    assert said.startswith("LoadError: ")
-    assert f"derivatrix {dx.__version__}, and this one has 9.9; install the same" in said
+    answer = elsewhere(given, use[what], OTHER_VERSION)
+    assert answer.startswith("LoadError: ")
+    assert f"derivatrix {dx.__version__}, and this one has 9.9; install the same" in answer
 
 
 def test_another_build_of_one_version_says_so(module, tmp_path):
@@ -126,8 +128,8 @@ def test_another_build_of_one_version_says_so(module, tmp_path):
     code = (
         "__import__('derivatrix.runtime.compiled').runtime.compiled.restored(*given).value([[1.0]])"
     )
-    said = elsewhere((name, place, changed, texts), code, cache=tmp_path)
-    assert "another build of derivatrix" in said and "cpu/functions.py differ" in said
+    answer = elsewhere((name, place, changed, texts), code, cache=tmp_path)
+    assert "another build of derivatrix" in answer and "cpu/functions.py differ" in answer
 
 
 def test_modules_of_packages_and_files(tmp_path, monkeypatch):
@@ -135,8 +137,8 @@ def test_modules_of_packages_and_files(tmp_path, monkeypatch):
     loaded = dx.load(tmp_path / "boxed" / "elsewhere.py")
     code = "given.value([[1.0]], [[1.0]]).tolist()"
     assert elsewhere(loaded, code) == [1.0] and copy.deepcopy(loaded) is loaded
-    said = elsewhere(loaded.value, "given([[1.0]], [[1.0]])")
-    assert "loaded from a file" in said and "derivatrix.load(path)" in said
+    answer = elsewhere(loaded.value, "given([[1.0]], [[1.0]])")
+    assert "loaded from a file" in answer and "derivatrix.load(path)" in answer
     program = (
         "import copy, pickle, sys\nfrom boxed import elsewhere\n"
         "assert copy.deepcopy([elsewhere])[0] is elsewhere\n"
@@ -180,5 +182,5 @@ def test_operations_that_other_processes_do_not_know(monkeypatch):
         pickle.dumps(array)
     monkeypatch.setitem(OPERATIONS, "own_softmax", own)
     assert pickle.loads(pickle.dumps(array)).node is array.node
-    said = elsewhere(array, "given")
-    assert said.startswith("DeclarationError: no operation is called 'own_softmax'")
+    answer = elsewhere(array, "given")
+    assert answer.startswith("DeclarationError: no operation is called 'own_softmax'")

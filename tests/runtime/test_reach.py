@@ -66,10 +66,10 @@ def test_thresholds_that_no_size_is_beyond_are_listed(square, tmp_path):
     line = f"    if not 700 < len(X) or len(X) < {LARGE_SQUARE}:\n        out[0, 0] += 0.0\n"
     module = spoilt(square, tmp_path, GEMM, f"{GEMM}{line}")
     assert set(reach.threshold_numbers([module.vjp])) == {700, LARGE_SQUARE}
-    runs, found = reach.choose_runs(ModuleInterface(module))
+    runs, result = reach.choose_runs(ModuleInterface(module))
     assert {min(run.sizes.values()) for run in runs} >= {65, 701}
-    assert found.missed == (f"vjp_kernel: some size is {LARGE_SQUARE} at most",)
-    assert found.reached == found.total - 1
+    assert result.missed == (f"vjp_kernel: some size is {LARGE_SQUARE} at most",)
+    assert result.reached == result.total - 1
 
 
 def test_thresholds_are_read_from_a_function_with_a_closure_that_is_empty_yet():
@@ -90,11 +90,11 @@ LARGE_SQUARE = 1090
 def test_every_condition_of_a_function_is_false_at_some_size(square):
     conditions = square.generated.conditions
     assert all(conditions[kind] for kind in square.FUNCTIONS)
-    runs, found = reach.choose_runs(ModuleInterface(square))
+    runs, result = reach.choose_runs(ModuleInterface(square))
     for kind in square.FUNCTIONS:
         for text in conditions[kind]:
             assert not all(eval(text, {}, run.sizes) for run in runs if kind in run.kinds), text
-    assert found.missed == ()
+    assert result.missed == ()
 
 
 WITH_BRANCHES = {
@@ -276,12 +276,12 @@ def test_special_points_are_inside(structure, domain):
     (given,) = module.INPUTS
     module.INPUTS = ({**given, "structure": structure, "domain": domain},)
     interface = ModuleInterface(module)
-    found = list(special.points(interface, {}, 0))
-    assert {1} < {point.sizes["n"] for point in found}
-    for point in found:
+    result = list(special.points(interface, {}, 0))
+    assert {1} < {point.sizes["n"] for point in result}
+    for point in result:
         assert contains(structure, point.values["X"]) and contains(domain, point.values["X"])
         assert np.array_equal(sampling.project(structure, point.values["X"]), point.values["X"])
-    labels = " ".join(point.label for point in found)
+    labels = " ".join(point.label for point in result)
     assert ("zeros" in labels) == (
         domain in ("", "nonneg") and structure in ("general", "symmetric")
     )

@@ -32,10 +32,10 @@ def compare(function: Function, values: dict[str, np.ndarray]) -> None:
     (node,) = function.derivatives.batched("value").values()
     expected = evaluate(node, values, SIZES)
     given = {**SIZES, **{name: numbers(array) for name, array in values.items()}}
-    found = PreciseText(function.declaration)(given, expected.shape)
-    assert all(isinstance(entry, NUMBERS.mpf) for entry in found.flat)
+    actual = PreciseText(function.declaration)(given, expected.shape)
+    assert all(isinstance(entry, NUMBERS.mpf) for entry in actual.flat)
     scale = max(1.0, float(np.abs(expected).max(initial=0)))
-    np.testing.assert_allclose(found.astype(float), expected, rtol=0, atol=1e-9 * scale)
+    np.testing.assert_allclose(actual.astype(float), expected, rtol=0, atol=1e-9 * scale)
 
 
 @pytest.mark.parametrize("case", [*CASES, *EVALUATED], ids=lambda case: case.name)
@@ -104,9 +104,9 @@ def altered(module: ModuleType, kind: str, factor: float, thorough: bool) -> Rep
     right = getattr(module, kind)
 
     def wrong(*arguments, out=None):  # type: ignore[no-untyped-def]
-        found = right(*arguments, out=out)
-        found *= factor
-        return found
+        actual = right(*arguments, out=out)
+        actual *= factor
+        return actual
 
     with mock.patch.object(module, kind, wrong):
         return dx.verify(module, thorough=thorough)

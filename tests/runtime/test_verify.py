@@ -475,8 +475,8 @@ def test_a_point_where_nothing_can_be_seen_is_reported():
         lambda x: np.sin(x) + 1e-3 * np.sin(1e14 * x),
         lambda x: np.cos(x),
     )
-    found = {(check, kind) for check, kind in unverified(module) if check == "control"}
-    assert found == {("control", kind) for kind in ("vjp", "jvp", "jacobian")}
+    result = {(check, kind) for check, kind in unverified(module) if check == "control"}
+    assert result == {("control", kind) for kind in ("vjp", "jvp", "jacobian")}
     report = runtime.verify(module)
     notes = {row.note for row in report.failures if row.check == "control"}
     assert notes == {"differences here are too inaccurate to see 0.0001"}
@@ -559,8 +559,8 @@ def test_given_sizes_are_used():
     report = runtime.verify(fakes.classifier(), sizes={"c": 2, "batch": 1, "d": 6})
     assert report.passed
     points = {row.point for row in report.rows} - {""}
-    given = {f"point {number}: d=6, c=2, batch=1" for number in (1, 2)}
-    assert points == {*given, "special points"}
+    labels = {f"point {number}: d=6, c=2, batch=1" for number in (1, 2)}
+    assert points == {*labels, "special points"}
 
 
 @pytest.mark.parametrize("sizes", [{"q": 3}, {"n": 0}, {"n": 2.5}])
@@ -685,11 +685,11 @@ def test_sizes_keep_every_axis_positive():
 
 def test_differences_know_how_good_they_are():
     for function, exact in ((np.exp, 1.0), (np.sin, 1.0), (lambda t: abs(t - 1e-3), -1.0)):
-        (found,) = differentiate(
+        (actual,) = differentiate(
             lambda t, f=function: (np.array([f(t)]),), (np.array([function(0.0)]),), 1.0
         )
-        assert abs(found.derivative[0] - exact) <= 4 * found.error[0] + 1e-15
-        assert found.error[0] < 1e-9
+        assert abs(actual.derivative[0] - exact) <= 4 * actual.error[0] + 1e-15
+        assert actual.error[0] < 1e-9
     (flat,) = differentiate(
         lambda t: (1 / np.cosh([4.6 + t]) ** 2,), (1 / np.cosh([4.6]) ** 2,), 1.0
     )
@@ -706,10 +706,10 @@ def test_differences_of_values_in_which_terms_cancel():
         with np.errstate(over="ignore"):  # at wide steps
             return (np.array([8.3 - 8.3 / (1 + 1e-12 * np.exp(3 * t)), 1e-11 * np.sin(t)]),)
 
-    (found,) = differentiate(line, line(0.0), 1.0)
+    (actual,) = differentiate(line, line(0.0), 1.0)
     exact = np.array([3 * 8.3e-12, 1e-11])
-    assert (np.abs(found.derivative - exact) <= 4 * found.error).all()
-    assert (found.error <= 0.01 * exact).all()
+    assert (np.abs(actual.derivative - exact) <= 4 * actual.error).all()
+    assert (actual.error <= 0.01 * exact).all()
 
 
 def test_texts_see_only_their_names():

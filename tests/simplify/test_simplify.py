@@ -330,11 +330,11 @@ def test_many_alike_parts_of_a_product_take_few_steps(monkeypatch) -> None:
     for part in range(9):
         i, j = 2 * part, 2 * part + 1
         factors += [(vector, (i,)), (matrix, (i, j)), (vector, (j,))]
-    found = canonical.canonical_labels(factors, (), 0, (n,) * 18)
+    result = canonical.canonical_labels(factors, (), 0, (n,) * 18)
     assert len(steps) < 30
     generator = np.random.default_rng(0)
     for _ in range(5):
         new = [int(label) for label in generator.permutation(18)]
         moved = [(node, tuple(new[label] for label in labels)) for node, labels in factors]
         shuffled = [moved[position] for position in generator.permutation(27)]
-        assert canonical.canonical_labels(shuffled, (), 0, (n,) * 18) == found
+        assert canonical.canonical_labels(shuffled, (), 0, (n,) * 18) == result

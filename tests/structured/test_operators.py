@@ -29,15 +29,15 @@ def operators(
     function: Function, sizes: Mapping[str, int] = SIZES, values: Any = None
 ) -> dict[tuple[str, ...], Any]:
     """The operators of a function, as its generated module makes them."""
-    found = structured(function.derivatives)
+    result = structured(function.derivatives)
     values = draw_all(function, sizes=sizes) if values is None else values
-    parts = tuple(evaluate_all(found.parts, values, sizes))
+    parts = tuple(evaluate_all(result.parts, values, sizes))
     scope = {**vars(kernels), **sizes, "_parts": parts, "_dtype": np.float64}
     texts = {
         operator.key: "\n".join(
-            operator_lines("operator", operator, found, lambda size: size, set())
+            operator_lines("operator", operator, result, lambda size: size, set())
         )
-        for operator in found.operators
+        for operator in result.operators
     }
     return {key: eval(text, scope) for key, text in texts.items()}
 
@@ -66,10 +66,10 @@ def test_operators_are_the_dense_arrays(case: Function) -> None:
     nodes = case.derivatives.batched(kind)
     values = draw_all(case)
     arrays = evaluate_all(list(nodes.values()), values, SIZES)
-    found = operators(case, values=values)
+    result = operators(case, values=values)
     generator = np.random.default_rng(3)
     for key, array in zip(nodes, arrays, strict=True):
-        operator = found[key]
+        operator = result[key]
         close(operator.todense(), array)
         whole = matrix(array, operator, key[-1] in case.batch)
         close(operator.tosparse().toarray(), whole)
@@ -183,11 +183,11 @@ def test_solutions(name: str, transposed: bool, monkeypatch: pytest.MonkeyPatch)
     if largest is not None:
         monkeypatch.setattr(np.linalg, "solve", _up_to(largest, np.linalg.solve))
     for given in (right, right[:, 0], right[:, 0].reshape(operator.output_shape)):
-        found = operator.solve(given)
+        actual = operator.solve(given)
         expected = np.linalg.lstsq(dense, given.reshape(len(dense), -1))[0]
         back = given.shape if given.shape != operator.output_shape else operator.input_shape
         scale = np.abs(expected).max()
-        np.testing.assert_allclose(found, expected.reshape(back), rtol=0, atol=1e-8 * scale)
+        np.testing.assert_allclose(actual, expected.reshape(back), rtol=0, atol=1e-8 * scale)
 
 
 def _up_to(largest: int, solve: Any) -> Any:
@@ -258,9 +258,9 @@ def test_scipy_takes_operators(square: ModuleType) -> None:
     point = np.eye(4) + np.random.default_rng(0).normal(size=(4, 4)) / 9
     operator = square.jacobian_operator(point)
     right = np.arange(16.0)
-    found, failure = scipy.sparse.linalg.gmres(operator, right, rtol=1e-10)
+    actual, failure = scipy.sparse.linalg.gmres(operator, right, rtol=1e-10)
     assert not failure
-    np.testing.assert_allclose(found, operator.solve(right), atol=1e-8)
+    np.testing.assert_allclose(actual, operator.solve(right), atol=1e-8)
     (value,) = scipy.sparse.linalg.svds(operator, 1, return_singular_vectors=False)
     dense = operator.todense().reshape(16, 16)
     np.testing.assert_allclose(value, np.linalg.norm(dense, 2))

@@ -48,10 +48,10 @@ def test_arrays_of_other_packages_are_taken(module, kind):
     for real in ("float64", "float32", "int64"):
         array = np.arange(3, dtype=real)
         for given in (array, array[::-1], np.broadcast_to(array[1], 3)):
-            found = module.value(kind(given), kind(np.array(2, dtype=real)))
-            assert type(found) is np.ndarray
-            assert found.dtype == ("float32" if real == "float32" else "float64")
-            np.testing.assert_array_equal(found, 2.0 * given)
+            result = module.value(kind(given), kind(np.array(2, dtype=real)))
+            assert type(result) is np.ndarray
+            assert result.dtype == ("float32" if real == "float32" else "float64")
+            np.testing.assert_array_equal(result, 2.0 * given)
     np.testing.assert_array_equal(module.vjp(kind(ONES), 2.0, kind(ONES)).a, 2 * ONES)
 
 

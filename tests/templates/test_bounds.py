@@ -91,9 +91,9 @@ ALL = [*SAMPLE, *(pytest.param(task, marks=pytest.mark.thorough) for task in LAT
 
 @pytest.mark.parametrize("task", ALL, ids=lambda task: f"{task.name} in {' '.join(task.types)}")
 def test_sample(workers: Workers, task: Task) -> None:
-    found = check(workers, task)
-    assert not found.failures
-    assert found.calls > found.refused
+    result = check(workers, task)
+    assert not result.failures
+    assert result.calls > result.refused
 
 
 def test_the_sample_calls_all_helpers_that_have_arrays(workers: Workers) -> None:
@@ -161,8 +161,8 @@ def test_a_planted_line_is_found(workers: Workers, name: str) -> None:
     counted = (made, f"counted=True, {made}")
     planted = (HERE, (LEFT, f"    {line}\n{LEFT}"), counted)
     task = Task("softmax", kinds=("value",), sizes=(3,), types=("float64",), planted=planted)
-    found = check(workers, task)
-    assert any(told in failure for failure in found.failures), found.failures
+    result = check(workers, task)
+    assert any(told in failure for failure in result.failures), result.failures
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_a_planted_line_is_found(workers: Workers, name: str) -> None:
 def test_what_is_not_written_is_found(workers: Workers, old: str, new: str, told: str) -> None:
     """And nothing else is: a wrong number is told by other tests."""
     task = Task("softmax", kinds=("value",), sizes=(3,), types=("float64",), planted=((old, new),))
-    found = check(workers, task)
-    assert bool(found.failures) == bool(told)
-    assert all(told in failure for failure in found.failures)
+    result = check(workers, task)
+    assert bool(result.failures) == bool(told)
+    assert all(told in failure for failure in result.failures)
 
 
 def test_a_wrong_step_between_rows_for_blas_is_found(workers: Workers) -> None:

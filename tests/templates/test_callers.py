@@ -81,12 +81,12 @@ def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_helpers_sleep_while_another_caller_has_them(pool: _ThreadPool) -> None:
     check_counts(pool, 2, 10)
     with Inside(pool, 2):
-        called = pool.helpers[0].called
+        call_count = pool.helpers[0].call_count
         for _ in range(20):
             check_counts(pool, 2, 10)
-        assert pool.helpers[0].called == called
+        assert pool.helpers[0].call_count == call_count
     check_counts(pool, 2, 10)
-    assert pool.helpers[0].called == called + 1
+    assert pool.helpers[0].call_count == call_count + 1
 
 
 def test_as_many_threads_as_callers_leave(pool: _ThreadPool) -> None:
@@ -127,7 +127,7 @@ def test_blas_has_what_callers_leave(pool: _ThreadPool) -> None:
 def test_a_caller_that_was_interrupted_is_forgotten(pool: _ThreadPool) -> None:
     pool.enter(2)
     pool.run(lambda: None)
-    assert not pool.callers and pool.helped is None
+    assert not pool.callers and pool.served_caller is None
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -184,8 +184,8 @@ def test_callers_of_several_kernels(
 
     def work() -> None:
         for _ in range(20):
-            found = classes.vjp(*arrays)
-            if not all(map(np.array_equal, found, expected)):
+            actual = classes.vjp(*arrays)
+            if not all(map(np.array_equal, actual, expected)):
                 wrong.append("model")
             if not np.allclose(squares.vjp(*pair), product, rtol=1e-9, atol=1e-9):
                 wrong.append("square")
@@ -268,5 +268,5 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(code: str, place: Path) -> None:
     command = [sys.executable, "-c", code]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run(command, cwd=place, env=environment, timeout=120)
-    assert done.returncode == 0
+    process = subprocess.run(command, cwd=place, env=environment, timeout=120)
+    assert process.returncode == 0

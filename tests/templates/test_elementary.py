@@ -55,9 +55,9 @@ def points(real: type) -> np.ndarray:
     exponents = generator.uniform(np.log2(float(info.tiny)), np.log2(float(info.max)), 300)
     near_one = 1 - generator.choice([-1, 1], 100) * np.exp2(generator.uniform(-info.nmant, -1, 100))
     subnormal = generator.uniform(0, 1, 50) * float(info.tiny)
-    found = [*uniform, np.exp2(exponents), near_one, subnormal, edges]
-    found += [np.nextafter(edges, real(0)), np.nextafter(edges[:-3], real(np.inf))]
-    sizes = np.concatenate([part.astype(real) for part in found])
+    result = [*uniform, np.exp2(exponents), near_one, subnormal, edges]
+    result += [np.nextafter(edges, real(0)), np.nextafter(edges[:-3], real(np.inf))]
+    sizes = np.concatenate([part.astype(real) for part in result])
     sizes = sizes[np.isfinite(sizes)]
     return np.concatenate([sizes, -sizes])
 

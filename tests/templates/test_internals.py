@@ -37,9 +37,9 @@ def doubled(x, out):  # type: ignore[no-untyped-def]
 
 def compiled(code: Callable[..., Any]) -> Any:
     """A function compiled anew, whatever is on disk."""
-    made = functions.compiled()(code)
-    made._cache = caching.NullCache()
-    return made
+    function = functions.compiled()(code)
+    function._cache = caching.NullCache()
+    return function
 
 
 def called(code: Callable[..., Any], *arguments: Any) -> Any:
@@ -82,9 +82,9 @@ def damaged_files_are_told() -> bool:
 
 
 def references_are_not_counted() -> bool:
-    made = compiled(doubled.py_func)
-    made(np.ones(1), np.ones(1))
-    (text,) = made.inspect_llvm().values()
+    function = compiled(doubled.py_func)
+    function(np.ones(1), np.ones(1))
+    (text,) = function.inspect_llvm().values()
     return "NRT_incref" not in text and "cfunc." not in text
 
 
@@ -127,8 +127,8 @@ def called_code_comes_from_the_cache() -> bool:
         env = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-c", text, folder]
         runs = [subprocess.run(command, env=env, capture_output=True, text=True) for _ in "ab"]
-    found = [run.stdout.split() for run in runs]
-    return [each[:2] for each in found] == [["0", "0"], ["1", "1"]] and found[1][2:] == [
+    result = [run.stdout.split() for run in runs]
+    return [each[:2] for each in result] == [["0", "0"], ["1", "1"]] and result[1][2:] == [
         "False"
     ] * 2
 
@@ -188,11 +188,11 @@ def wrong_shapes_are_refused() -> bool:
         require("f", "x out", (x, out), ((2,), (2,)), 1)
         return 1
 
-    made = compiled(kernel)
+    function = compiled(kernel)
     try:
-        made(np.ones(3), np.ones(2))
+        function(np.ones(3), np.ones(2))
     except ValueError as error:
-        return "another shape" in str(error) and bool(made(np.ones(2), np.ones(2)) == 1)
+        return "another shape" in str(error) and bool(function(np.ones(2), np.ones(2)) == 1)
     return False
 
 
@@ -220,8 +220,8 @@ def work_arrays_are_one_block() -> bool:
         give_back(memory)
         return total
 
-    made = compiled(kernel)
-    return all(made(np.ones(1), size) == 5 * size + 5 for size in (3, 5000))
+    function = compiled(kernel)
+    return all(function(np.ones(1), size) == 5 * size + 5 for size in (3, 5000))
 
 
 def words_are_changed_at_once() -> bool:

@@ -302,8 +302,8 @@ def test_structured_gemm(
     np.testing.assert_allclose(c, product, rtol=tolerance, atol=n * tolerance)
     for part, expected in ((base.WHOLE, 2 * product), (base.LOWER, np.tril(3 * product))):
         blas.structured_gemm(2.0, given[0], flags[0], given[1], flags[1], 1.0, c, left, right, part)
-        found = c if part == base.WHOLE else np.tril(c)
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=n * tolerance)
+        actual = c if part == base.WHOLE else np.tril(c)
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=n * tolerance)
     c[...] = np.nan
     blas.structured_gemm(
         2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, base.LOWER

@@ -227,7 +227,7 @@ def test_a_module_without_its_support_is_not_imported(package: Path, case: str) 
     """Neither by a program nor by `load`, which say what is wrong and what to do; the next build
     mends it."""
     damage, imported, loaded = BROKEN[case]
-    whole = snapshot(package)
+    files = snapshot(package)
     damage(package)
     name = f"{package.name}.square"
     with pytest.raises(ImportError, match=imported.format(name=package.name)):
@@ -238,7 +238,7 @@ def test_a_module_without_its_support_is_not_imported(package: Path, case: str) 
     with pytest.raises(dx.LoadError, match=f"^{name}: cannot be imported: "):
         dx.load(name)
     build(package)
-    assert snapshot(package) == whole
+    assert snapshot(package) == files
     for part in [part for part in sys.modules if part.startswith(package.name)]:
         del sys.modules[part]  # as in another process
     assert importlib.import_module(name) is dx.load(name)
@@ -297,11 +297,11 @@ def zeros(text: str) -> str:
 
 @pytest.mark.parametrize("damage", [lambda text: text[:200], zeros, lambda text: "", str.swapcase])
 def test_damaged_files_are_written_again(package: Path, damage: Callable[[str], str]) -> None:
-    whole = snapshot(package)
+    files = snapshot(package)
     change(package / BLAS, damage)
     assert check(package) == {(BLAS, "stale")}
     assert {*build(package).written} == {BLAS}
-    assert snapshot(package) == whole and check(package) == set()
+    assert snapshot(package) == files and check(package) == set()
     change(package / INIT, damage)
     if damage is str.swapcase:
         before = snapshot(package)
@@ -310,7 +310,7 @@ def test_damaged_files_are_written_again(package: Path, damage: Callable[[str], 
         assert snapshot(package) == before
     else:
         assert build(package).written == (INIT,)
-        assert snapshot(package) == whole
+        assert snapshot(package) == files
 
 
 def test_an_edited_file_is_no_reason_to_trust_the_certificate(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_an_edited_file_is_no_reason_to_trust_the_certificate(tmp_path: Path) ->
 
 def test_what_no_module_needs_any_more_is_removed(package: Path) -> None:
     """But nothing that derivatrix did not write."""
-    whole = snapshot(package)
+    files = snapshot(package)
     (package / "_support" / "notes.txt").write_text("mine")
     dx.build([square, solved], package, BOTH, verify=False)
     more = support_of(solved) | support_of(solved, target="cuda")
@@ -340,7 +340,7 @@ def test_what_no_module_needs_any_more_is_removed(package: Path) -> None:
     expected |= {(INIT, "stale"), ("__init__.py", "stale"), ("_support/notes.txt", "foreign")}
     assert check(package) == expected
     assert {*build(package).removed} == more
-    assert snapshot(package) == whole | {"_support/notes.txt": b"mine"}
+    assert snapshot(package) == files | {"_support/notes.txt": b"mine"}
     removed = {*dx.build(square, package, verify=False).removed}
     assert "square_cuda.py" in removed
     assert not [name for name in snapshot(package) if name.startswith("_support/cuda/")]
@@ -387,7 +387,7 @@ def test_a_build_that_is_killed_is_noticed(
     none, or it is the new one. The next build mends it."""
     monkeypatch.syspath_prepend(tmp_path)
     ignored = shutil.ignore_patterns("__pycache__")
-    whole, replace, states = snapshot(built), os.replace, []
+    files, replace, states = snapshot(built), os.replace, []
     for last in itertools.count():
         package = shutil.copytree(built, tmp_path / f"package_{next(_numbers)}", ignore=ignored)
         make_older(package)
@@ -413,7 +413,7 @@ def test_a_build_that_is_killed_is_noticed(
             assert AGAIN in str(error)
             states.append(None)
         build(package)
-        assert snapshot(package) == whole
+        assert snapshot(package) == files
         if finished:
             break
     assert states[0] is True and states[-1] is False

@@ -18,13 +18,13 @@ from derivatrix.templates.support.internals.functions import compiled
 
 
 @compiled(counted=True)
-def count_part(given, own, whole, number, part, parts, first, last):
+def count_part(rows, counts, part_counts, number, part, parts, first, last):
     """Notes all that a part gets."""
-    given[:] += number
-    own[0] += last - first
-    own[1] += given.shape[0]
-    own[2] += part
-    whole[part] += parts
+    rows[:] += number
+    counts[0] += last - first
+    counts[1] += rows.shape[0]
+    counts[2] += part
+    part_counts[part] += parts
 
 
 @compiled()
@@ -69,15 +69,15 @@ def pool() -> Iterator[_ThreadPool]:
 
 
 def check_counts(pool: _ThreadPool, count: int, length: int) -> None:
-    given, own = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
-    whole = np.zeros(count, np.int64)
-    assert not pool.submit(COUNT, count, count, length, FLOAT, (given, own, whole, 2.5))
-    assert (given == 2.5).all()
+    rows, counts = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
+    part_counts = np.zeros(count, np.int64)
+    assert not pool.submit(COUNT, count, count, length, FLOAT, (rows, counts, part_counts, 2.5))
+    assert (rows == 2.5).all()
     borders = np.arange(count + 1) * length // count
-    np.testing.assert_array_equal(own[:, 0], np.diff(borders))
-    np.testing.assert_array_equal(own[:, 1], np.diff(borders))
-    np.testing.assert_array_equal(own[:, 2], np.arange(count))
-    assert (whole == count).all()
+    np.testing.assert_array_equal(counts[:, 0], np.diff(borders))
+    np.testing.assert_array_equal(counts[:, 1], np.diff(borders))
+    np.testing.assert_array_equal(counts[:, 2], np.arange(count))
+    assert (part_counts == count).all()
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 10), (2, 10), (3, 10), (5, 3), (2, 0)])
@@ -87,11 +87,11 @@ def test_every_part_is_done_once(pool: _ThreadPool, count: int, length: int) -> 
 
 
 def test_parts_of_samples_begin_with_a_cache_line(pool: _ThreadPool) -> None:
-    own, whole = np.zeros((3, 3), np.int64), np.zeros(3, np.int64)
-    given = (np.zeros((50, 2)), own, whole, 1.0)
-    assert not pool.submit(COUNT_ALIGNED, 3, 3, 50, FLOAT, given)
-    np.testing.assert_array_equal(own[:, 0], [16, 16, 18])
-    np.testing.assert_array_equal(own[:, 1], own[:, 0])
+    counts, part_counts = np.zeros((3, 3), np.int64), np.zeros(3, np.int64)
+    rows = (np.zeros((50, 2)), counts, part_counts, 1.0)
+    assert not pool.submit(COUNT_ALIGNED, 3, 3, 50, FLOAT, rows)
+    np.testing.assert_array_equal(counts[:, 0], [16, 16, 18])
+    np.testing.assert_array_equal(counts[:, 1], counts[:, 0])
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -181,5 +181,5 @@ check_counts(_ThreadPool(), 3, 10)
 
 
 def test_a_process_ends_with_helpers_at_work() -> None:
-    done = subprocess.run([sys.executable, "-c", ENDING, "."], timeout=100)
-    assert done.returncode == 0
+    process = subprocess.run([sys.executable, "-c", ENDING, "."], timeout=100)
+    assert process.returncode == 0

@@ -88,8 +88,8 @@ class Combination:
         return True
 
     def versions(self) -> list[str]:
-        found: list[str] = json.loads(self.call("-c", VERSIONS))
-        return found
+        result: list[str] = json.loads(self.call("-c", VERSIONS))
+        return result
 
 
 def lowest() -> list[str]:
@@ -103,8 +103,8 @@ def pinned(text: str) -> str:
 
 
 def project() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return found
+    result: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return result
 
 
 def said(passed: bool) -> str:
@@ -115,13 +115,13 @@ def run(*command: object) -> str:
     """Return what a command prints. Raises CalledProcessError if it fails, after printing its
     output."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
+    process = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, cwd=tempfile.gettempdir(), env=kept
     )
-    if done.returncode:
-        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
-        done.check_returncode()
-    return done.stdout
+    if process.returncode:
+        print(process.stdout, process.stderr, sep="\n", file=sys.stderr)
+        process.check_returncode()
+    return process.stdout
 
 
 def main() -> int:

@@ -16,28 +16,28 @@ TOLERANCE = 1e-8
 
 def results(folder: str) -> dict[str, np.ndarray]:
     """The arrays, by module, function and result."""
-    found = {}
+    result = {}
     for name, module in load_package(folder).items():
         interface = ModuleInterface(module)
         sizes = sampling.assignments(interface, {})[0]
         point, _ = next(measure.defined(interface, sizes, np.random.default_rng(0)))
         for kind in KINDS:
             for key, array in interface.results(kind, point).items():
-                found[" ".join([name, kind, *key])] = array
-    return found
+                result[" ".join([name, kind, *key])] = array
+    return result
 
 
 def main(folder: str, file: str) -> int:
     """1 if they differ."""
-    found = results(folder)
+    actual = results(folder)
     if not Path(file).exists():
-        np.savez(file, **found)
+        np.savez(file, **actual)
         return 0
     expected = dict(np.load(file))
-    wrong = sorted(found.keys() ^ expected.keys())
-    for name in found.keys() & expected.keys():
+    wrong = sorted(actual.keys() ^ expected.keys())
+    for name in actual.keys() & expected.keys():
         scale = np.abs(expected[name]).max(initial=1e-300)
-        if not np.abs(found[name] - expected[name]).max(initial=0) <= TOLERANCE * scale:
+        if not np.abs(actual[name] - expected[name]).max(initial=0) <= TOLERANCE * scale:
             wrong.append(name)
     print(*wrong, sep="\n")
     return int(bool(wrong))

@@ -14,6 +14,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.inner_products import with_inner_products
+from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -39,7 +40,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import operations
+from derivatrix.compiler.plan.visit import all_names, operations
 from derivatrix.compiler.targets import cpu
 
 FUNCTIONS = {
@@ -122,6 +123,7 @@ def kernel_text(
     shares = [f"{name} = {writer.index(bound)}" for bound, name in (bounds or {}).items()]
     sizes = _size_lines(plan, writer.names)
     real = [f"real = {writer.output}.dtype.type"] if "real" in writer.names else []
+    factors = [f"{name} = {text}" for text, name in writer.factors.items()]
     fast_math = _fast_math([step for step in plan.every_step if isinstance(step, LoopNest)])
     decorator = writer.named("compiled" if checked is None else "generated.kernel")
     return KernelText(
@@ -130,7 +132,7 @@ def kernel_text(
         summary,
         parameters(plan),
         array_parameters(plan) if checked is not None else "",
-        (*writer.projections, *sizes, *real, *shares),
+        (*writer.projections, *sizes, *real, *factors, *shares),
         steps,
         writer.leaving,
         frozenset(writer.names),
@@ -245,9 +247,10 @@ def array_parameters(plan: Plan) -> str:
 class _Writer(Statements):
     """The printer of one kernel.
 
-    output: the name of an array of the kernel's precision. projections: lines that replace
-    structured arguments by the nearest arrays. leaving: lines that give back memory, at the end of
-    the kernel and before it raises.
+    output: the name of an array of the kernel's precision. factors: numbers computed from sizes
+    alone, as 1/n, with their names. projections: lines that replace structured arguments by the
+    nearest arrays. leaving: lines that give back memory, at the end of the kernel and before it
+    raises.
     """
 
     functions = FUNCTIONS
@@ -255,6 +258,10 @@ class _Writer(Statements):
     def __init__(self, plan: Plan, owner: str) -> None:
         super().__init__()
         self.output = plan.outputs[0][1].name
+        self.factors: dict[str, str] = {}
+        parameter_names = parameters(plan).split(", ")
+        self._sizes = {*(size.local for size in plan.sizes), *parameter_names}
+        self._new_names = Names([*self._sizes, *all_names(plan.steps)])
         parts = structured_arguments(plan)
         self.projections = [
             f"{name}, _memory_of_{name} = {self.named(part)}({name})"
@@ -264,6 +271,14 @@ class _Writer(Statements):
         memory += ["memory"] * any(isinstance(step, Allocate) for step in plan.steps)
         self.leaving = tuple(self._call("give_back", memory)) if memory else ()
         self._owner = owner
+
+    def number(self, value: sympy.Expr) -> str:
+        text = super().number(value)
+        if not value.free_symbols or not {*map(str, value.free_symbols)} <= self._sizes:
+            return text
+        if text not in self.factors:
+            self.factors[text] = self._new_names.numbered("c")
+        return self.factors[text]
 
     def steps(self, steps: Iterable[Step]) -> tuple[StepText, ...]:
         """Print steps; lines that rename reused memory come first in the step that follows them."""

@@ -144,7 +144,7 @@ class _HostWriter(Printer):
         )
 
     def _projections(self) -> Iterator[str]:
-        """Lines that replace structured arguments by the nearest arrays."""
+        """Write the lines that replace structured arguments by the nearest arrays."""
         for name, part in structured_arguments(self._plan).items():
             self._use("structures", part)
             yield f"{name} = {part}(run, {name})"

@@ -133,7 +133,7 @@ def _batch_axes(function, expected, actual_shapes):
 
 
 def _of_shape(shape):
-    """An array of a shape, without memory."""
+    """Make an array of a shape, without memory."""
     return np.broadcast_to(0.0, shape)
 
 
@@ -147,7 +147,7 @@ def _with_one_batch_axis(array, axes, samples, rank):
 
 
 def _core(shape, lengths):
-    """An expected shape and the lengths of an array's axes, both without batch axes."""
+    """Strip the batch axes from an expected shape and from the lengths of an array's axes."""
     if shape[:1] != (BATCH_AXES,):
         return shape, lengths
     return shape[1:], lengths[max(0, len(lengths) - len(shape) + 1) :]
@@ -191,7 +191,7 @@ def _cotangents(function, expected, inputs, cotangent):
 
 
 def _real(number):
-    """The dtype of the results where all arguments are numbers like `number`."""
+    """Return the dtype of the results where all arguments are numbers like `number`."""
     return _FLOAT32 if type(number) is np.float32 else _FLOAT64
 
 
@@ -268,7 +268,7 @@ def _out_arrays(function, names, out):
 
 
 def _destinations(function, expected, out, shapes, real, arguments):
-    """For each result, the array of `out` if the kernel can write to it directly, else a new
+    """List an array for each result: that of `out` if the kernel can write to it, else a new
     one."""
     if out is None:
         entries = sum(math.prod(shape) for shape in shapes)

@@ -51,13 +51,13 @@ def documentation(name, module, parts, can_fail):
 
 
 def _shape_line(entry):
-    """A line with the name and shape of an array."""
+    """Write a line with the name and shape of an array."""
     name, shape = entry
     return f"    {name}: shape {tuple_text(shape)}"
 
 
 def _formulas(name, formulas):
-    """A line for each formula, with the input that it belongs to."""
+    """Write a line for each formula, with the input that it belongs to."""
     for kind in _FORMULAS_OF.get(name, (name,)):
         for key, styles in formulas.get(kind, {}).items():
             yield f"    {f'by {key}' if key else kind}: {styles['unicode']}"

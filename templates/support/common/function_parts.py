@@ -42,7 +42,7 @@ class _Parts:
             self.out_parameter += "_"
 
     def public_shape(self, shape):
-        """The shape of an argument or a result of the function, in public names."""
+        """Write the shape of an argument or a result in public names."""
         return tuple(renamed(length, self._public_names) for length in shape)
 
     @property
@@ -53,8 +53,8 @@ class _Parts:
         return tuple(zip(names, shapes, strict=True))
 
     def heading(self, name):
-        """The first lines of the public function: its parameters, and the cotangents of several
-        outputs, split."""
+        """Write the first lines of the public function: its parameters, and the cotangents of
+        several outputs, split."""
         inputs = [parameter for parameter in self.parameters if parameter not in self.cotangents]
         parameters = [*inputs, *(["cotangent"] if self.cotangents else [])]
         line = f"def {name}({', '.join([*parameters, '*', f'{self.out_parameter}=None'])}):"
@@ -73,11 +73,13 @@ class _Parts:
         )
 
     def in_locals(self, text):
-        """An expression of the signature's sizes and inputs, in the function's local variables."""
+        """Write an expression of the signature's sizes and inputs, in the function's local
+        variables."""
         return renamed(text, self._local_names)
 
     def size_lines(self, lines):
-        """Assignments of the sizes that `lines` use, read from arguments that are arrays."""
+        """Write the assignments of the sizes that `lines` use, read from arguments that are
+        arrays."""
         kernel_names = {local: name for name, local in self._local_names.items()}
         required = [renamed(line, kernel_names) for line in lines]
         return [self.in_locals(line) for line in self.signature.size_lines(required)]
@@ -88,8 +90,8 @@ class _Parts:
         return [self.in_locals(line) for line in self.signature.size_lines(self.signature.sizes)]
 
     def mismatch(self, requirements):
-        """The condition that a shape is not the expected one, or a requirement is not met; "" if
-        there is nothing to check."""
+        """Write the condition that a shape is not the expected one, or a requirement is not met; ""
+        if there is nothing to check."""
         conditions = [
             f"{name}.shape != {tuple_text(map(self.in_locals, shape))}"
             for name, shape in zip(self.parameters, self.signature.inputs.values(), strict=True)
@@ -101,7 +103,7 @@ class _Parts:
         return " or ".join(conditions)
 
     def coercion_lines(self, requirements):
-        """Lines that convert the arguments to arrays that kernels take, or raise."""
+        """Write the lines that convert the arguments to arrays that kernels take, or raise."""
         inputs, mismatch = tuple_text(self.parameters), self.mismatch(requirements)
         return [
             f"_given = {inputs}",
@@ -116,7 +118,7 @@ class _Parts:
         ]
 
     def allocation_lines(self):
-        """Lines that allocate the results."""
+        """Write the lines that allocate the results."""
         pairs = list(zip(self.outputs, self.output_shapes, strict=True))
         if len(pairs) > 1:
             lines = [f"{name} = _empty({shape}, _dtype)" for name, shape in pairs]

@@ -35,7 +35,7 @@ _MAX_ROUTES = 8
 
 
 def _ratio(numerator, denominator):
-    """The quotient of two sizes; inf or nan if the denominator is 0."""
+    """Return the quotient of two sizes; inf or nan if the denominator is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.float64(numerator) / denominator)
 
@@ -113,7 +113,7 @@ class _Operator:
         return self._apply(self._product, operand, self.input_shape, self.output_shape)
 
     def dot(self, operand):
-        """The product with a number, an array or an operator."""
+        """Multiply by a number, an array or an operator."""
         if np.isscalar(operand) or hasattr(operand, "matvec"):
             return super().dot(operand)  # type: ignore[misc]  # that of LinearOperator
         return self @ operand
@@ -125,8 +125,8 @@ class _Operator:
         return self.T @ array
 
     def matvec(self, vector):
-        """The product with a vector of as many entries as the matrix has columns, of shape (n,) or
-        (n, 1) as the vector."""
+        """Multiply by a vector of as many entries as the matrix has columns, of shape (n,) or (n,
+        1) as the vector."""
         array = _dense(self.name, vector, self.dtype)
         if array.size != self.shape[1]:
             raise ValueError(
@@ -136,31 +136,31 @@ class _Operator:
         return product[:, None] if array.shape == (self.shape[1], 1) else product
 
     def rmatvec(self, vector):
-        """The product of the transpose with a vector."""
+        """Multiply the transpose by a vector."""
         return self.T.matvec(vector)
 
     def matmat(self, matrix):
-        """The product with a matrix of as many rows as this one has columns."""
+        """Multiply by a matrix of as many rows as this one has columns."""
         array = _dense(self.name, matrix, self.dtype)
         array = array.reshape(self.shape[1], math.prod(array.shape[1:]))
         return self._product(array, array.shape[1])
 
     def rmatmat(self, matrix):
-        """The product of the transpose with a matrix."""
+        """Multiply the transpose by a matrix."""
         return self.T.matmat(matrix)
 
     _matvec, _rmatvec, _matmat, _rmatmat = matvec, rmatvec, matmat, rmatmat
 
     def todense(self):
-        """The array of shape (*output, *input); for a batch (*batch, *output, *input) of each
-        sample by itself."""
+        """Return the array of shape (*output, *input); for a batch (*batch, *output, *input) of
+        each sample by itself."""
         if not self._batched:
             return self._blocks(()).reshape(self.output_shape + self.input_shape)
         blocks = self._blocks(((0, 0),))
         return blocks.reshape((*self.output_shape, *self._input_shape[1:]))
 
     def tosparse(self):
-        """The matrix as a SciPy sparse array (CSR) without the entries that are structurally
+        """Return the matrix as a SciPy sparse array (CSR) without the entries that are structurally
         zero."""
         from scipy.sparse import coo_array
 
@@ -172,8 +172,8 @@ class _Operator:
         return coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 
     def diagonal(self):
-        """The diagonal of a square operator, of the input's shape; no larger array is made where
-        every axis of a term has a label of its own."""
+        """Compute the diagonal of a square operator, of the input's shape; no larger array is made
+        where every axis of a term has a label of its own."""
         if self.shape[0] != self.shape[1]:
             raise ValueError(
                 f"{self.name}: only a square operator has a diagonal; it is {self.shape}"
@@ -192,7 +192,7 @@ class _Operator:
         return diagonal.reshape(self.input_shape)
 
     def trace(self):
-        """The sum of the diagonal of a square operator."""
+        """Compute the sum of the diagonal of a square operator."""
         return self.diagonal().sum()
 
     def solve(self, right):
@@ -233,7 +233,7 @@ class _Operator:
     # Products
 
     def _product(self, array, columns):
-        """The product with a contiguous vector, or with a matrix of `columns` columns."""
+        """Multiply by a contiguous vector, or by a matrix of `columns` columns."""
         key = columns, array.dtype
         if key not in self._routes:
             if len(self._routes) >= _MAX_ROUTES:
@@ -284,7 +284,7 @@ class _Operator:
         return apply
 
     def _arrays(self, term, input_labels, target):
-        """The (array, labels) pairs that a product with a term multiplies by.
+        """List the (array, labels) pairs that a product with a term multiplies by.
 
         They are contracted to one array beforehand if that costs at most as much as
         _EXPECTED_PRODUCTS products with a vector, and the result is no larger than its factors."""
@@ -307,7 +307,8 @@ class _Operator:
     # Entries
 
     def _patterns(self):
-        """Each term with each of its pairs of patterns: (term, output pattern, input pattern)."""
+        """Yield each term with each of its pairs of patterns: (term, output pattern, input
+        pattern)."""
         return [
             (term, output, input_)
             for term in self._terms
@@ -315,8 +316,8 @@ class _Operator:
         ]
 
     def _values(self, term, labels):
-        """The product of a term's arrays with an axis for each label, of length 1 where no array
-        depends on the label."""
+        """Compute the product of a term's arrays with an axis for each label, of length 1 where no
+        array depends on the label."""
         present = sorted(term.labels & set(labels))
         operands = []
         for number, factor_labels in term.factors:
@@ -347,8 +348,8 @@ class _Operator:
         return [array[mask] for array in entries]
 
     def _blocks(self, shared_axes):
-        """The entries as an array: first the axes that `shared_axes` pairs (output's with input's),
-        then the other axes of the output, then those of the input."""
+        """Return the entries as an array: first the axes that `shared_axes` pairs (output's with
+        input's), then the other axes of the output, then those of the input."""
         rows, columns = self._unshared_axes(shared_axes)
         output_axes = [*(axis for axis, _ in shared_axes), *rows]
         axes = [("out", axis) for axis in output_axes] + [("in", axis) for axis in columns]
@@ -367,7 +368,7 @@ class _Operator:
         return dense
 
     def _unshared_axes(self, shared_axes):
-        """The axes of the output, and of the input, that are in no pair of `shared_axes`."""
+        """List the axes of the output, and of the input, that are in no pair of `shared_axes`."""
         outputs, inputs = {axis for axis, _ in shared_axes}, {axis for _, axis in shared_axes}
         return (
             [axis for axis in range(len(self._output_shape)) if axis not in outputs],
@@ -377,7 +378,8 @@ class _Operator:
 
 @cache
 def _operator_class():
-    """The class of operators. SciPy's base class is imported for the first one: that takes time."""
+    """Make the class of operators. It imports SciPy's base class, which takes time, for the first
+    operator."""
     from scipy.sparse.linalg import LinearOperator
 
     return type(_Operator.__name__, (_Operator, LinearOperator), {"__doc__": _Operator.__doc__})

@@ -36,7 +36,8 @@ class _Term(NamedTuple):
         return {label for _, labels in self.factors for label in labels}
 
     def with_equal(self, output, input_):
-        """The term where the labels of an output and an input pattern are equal, axis by axis."""
+        """Restrict the term to the entries where the labels of an output and an input pattern are
+        equal, axis by axis."""
         names = list(range(len(self.sizes)))
         for one, other in zip(output, input_, strict=True):
             names = [names[one] if name == names[other] else name for name in names]
@@ -81,7 +82,7 @@ class _IndexMap:
         return 1 if label == _COLUMN else self.strides[label]
 
     def index(self, labels, lengths):
-        """The positions as an array with an axis for each label."""
+        """Return the positions as an array with an axis for each label."""
         positions = np.full([1] * len(labels), self.offset)
         for axis, label in enumerate(labels):
             shape = [1] * len(labels)
@@ -96,8 +97,8 @@ class _IndexMap:
 
 
 def _strides(shape, columns):
-    """The strides of a C-contiguous array, in numbers, whose entries are rows of `columns` numbers;
-    for 0 columns, numbers."""
+    """Compute the strides of a C-contiguous array, in numbers, whose entries are rows of `columns`
+    numbers; for 0 columns, numbers."""
     strides = []
     stride = max(columns, 1)
     for size in reversed(shape):
@@ -107,7 +108,7 @@ def _strides(shape, columns):
 
 
 def _reader(index_map, labels, lengths, dtype):
-    """A function that views the entries of a flat array with an axis for each label."""
+    """Make a function that views the entries of a flat array with an axis for each label."""
     if index_map.tables:
         index = index_map.index(labels, lengths)
         return lambda array: array.reshape(-1)[index]
@@ -118,14 +119,15 @@ def _reader(index_map, labels, lengths, dtype):
 
 
 def _view(shape, dtype, array, offset, strides):
-    """A strided view of a flat array; NumPy would check the bounds of an empty one, too."""
+    """Make a strided view of a flat array; NumPy would check the bounds of an empty one, too."""
     return (
         np.ndarray(shape, dtype, array, offset, strides) if all(shape) else np.empty(shape, dtype)
     )
 
 
 def _writer(index_map, labels, lengths):
-    """A function (out, value) that adds an array with an axis for each label to a flat array."""
+    """Make a function (out, value) that adds an array with an axis for each label to a flat
+    array."""
     broadcast = [label for label in index_map.labels if label not in labels]
     axes = [*broadcast, *labels]
     shape = tuple(lengths[label] for label in axes)
@@ -143,8 +145,8 @@ def _writer(index_map, labels, lengths):
 
 
 def _axis_order(outputs, labels, column):
-    """The transposition that turns a value with axes `labels` into the whole output; None if the
-    output is not the value's transpose."""
+    """Find the transposition that turns a value with axes `labels` into the whole output; None if
+    the output is not the value's transpose."""
     if len(outputs) != 1 or not all(isinstance(place, int) for place in outputs[0]):
         return None
     output_labels = [*outputs[0], *column]
@@ -154,7 +156,7 @@ def _axis_order(outputs, labels, column):
 
 
 def _steps(value_labels, target, arrays, coefficient, lengths, dtype):
-    """The functions that, one after the other, turn a value with axes `value_labels` into the
+    """List the functions that, one after the other, turn a value with axes `value_labels` into the
     product with the arrays, summed over all labels but `target`; and the labels of the result's
     axes.
 
@@ -192,8 +194,8 @@ def _steps(value_labels, target, arrays, coefficient, lengths, dtype):
 
 
 def _order(value_labels, target, factors, lengths):
-    """The factors in the order that takes the fewest multiplications; for many factors, the best
-    first factor, then the best of those left, and so on."""
+    """Order the factors for the fewest multiplications; for many factors, take the best first
+    factor, then the best of those left, and so on."""
 
     def cost(order):
         return _work(value_labels, target, [labels for _, labels in order], lengths)
@@ -210,7 +212,8 @@ def _order(value_labels, target, factors, lengths):
 
 
 def _work(value_labels, target, order, lengths):
-    """The number of multiplications of a value by arrays with these labels, one after the other."""
+    """Count the multiplications of a value by arrays with these labels, one after the
+    other."""
     current, total = set(value_labels), 0
     for number, labels in enumerate(order):
         total += math.prod(lengths[label] for label in current.union(labels))
@@ -219,8 +222,9 @@ def _work(value_labels, target, order, lengths):
 
 
 def _step(value_labels, array, labels, remaining, lengths):
-    """A function that multiplies a value by an array and sums over all labels but `remaining`, and
-    the labels of its result: a product of stacks of matrices where there is something to sum."""
+    """Return a function that multiplies a value by an array and sums over all labels but
+    `remaining`, and the labels of its result: a product of stacks of matrices where there is
+    something to sum."""
     summed = [label for label in value_labels if label in labels and label not in remaining]
     stack = [label for label in value_labels if label in labels and label in remaining]
     value_only = [label for label in value_labels if label not in labels]
@@ -257,7 +261,7 @@ def _step(value_labels, array, labels, remaining, lengths):
 
 
 def _scaling(value_labels, array, labels, array_only, lengths):
-    """A function that multiplies a value by an array without a sum, and the labels of its
+    """Return a function that multiplies a value by an array without a sum, and the labels of its
     result."""
     order = [label for label in value_labels if label in labels] + array_only
     result_labels = [*value_labels, *array_only]

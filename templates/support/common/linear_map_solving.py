@@ -44,14 +44,14 @@ def _solution(operator, array, side_count):
 
 
 def _shared_axes(operator):
-    """The pairs of axes, of output and input, whose indices are equal in every term."""
+    """List the pairs of axes, of output and input, whose indices are equal in every term."""
     pairs = [_pairs(output, input_) for _, output, input_ in operator._patterns()]
     return sorted(set.intersection(*pairs)) if pairs else []
 
 
 def _solve_kronecker(operator, shared, rows, columns, right):
-    """The solution for one term that is a Kronecker product of square matrices, or a stack of such;
-    None for another operator."""
+    """Compute the solution for one term that is a Kronecker product of square matrices, or a stack
+    of such; None for another operator."""
     if not _are_simple(operator._terms, 1):
         return None
     ((coefficient, sizes, (output,), (input_,), factors),) = operator._terms
@@ -124,7 +124,7 @@ def _solve_sylvester(operator, shared, rows, columns, right):
 
 
 def _solve_low_rank_update(operator, shared, rows, columns, right):
-    """The solution for diag(d) + U W of low rank, by Woodbury's formula; None for another
+    """Compute the solution for diag(d) + U W of low rank, by Woodbury's formula; None for another
     operator."""
     stack = tuple(operator._output_shape[axis] for axis, _ in shared)
     shape = tuple(operator._output_shape[axis] for axis in rows)
@@ -170,7 +170,8 @@ def _solve_low_rank_update(operator, shared, rows, columns, right):
 
 
 def _low_rank_factors(operator, term, shared, rows, columns):
-    """The matrices U and W of a term U W, stacked along the shared axes; None for another term."""
+    """Return the matrices U and W of a term U W, stacked along the shared axes; None for another
+    term."""
     coefficient, sizes, (output,), (input_,), factors = term
     stack_labels = [output[axis] for axis, _ in shared]
     row_labels = [output[axis] for axis in rows]
@@ -195,7 +196,7 @@ def _low_rank_factors(operator, term, shared, rows, columns):
 
 
 def _pairs(output, input_):
-    """The pairs of axes, of output and input, that have a label which no other axis has."""
+    """List the pairs of axes, of output and input, that have a label which no other axis has."""
     labels = [label for place in (*output, *input_) for label in _labels(place)]
     return {
         (row, column)
@@ -206,15 +207,15 @@ def _pairs(output, input_):
 
 
 def _labels(place):
-    """The labels in a pattern's entry for one axis."""
+    """List the labels in a pattern's entry for one axis."""
     if isinstance(place, int):
         return (place,)
     return (place[1],) if isinstance(place[1], int) else tuple(label for label, _ in place[1])
 
 
 def _are_simple(terms, count):
-    """Whether there are `count` terms, each with one pattern of distinct labels for output and
-    input."""
+    """Return whether there are `count` terms, each with one pattern of distinct labels for output
+    and input."""
     sides = [side for term in terms for side in (term.outputs, term.inputs)]
     return len(terms) == count and all(
         len(side) == 1

@@ -54,7 +54,7 @@ class _Module:
         return []
 
     def cotangents(self, name):
-        """The parameters of a kernel that its public function takes as one tuple."""
+        """List the parameters of a kernel that its public function takes as one tuple."""
         return tuple(f"cotangent_{output}" for output in self.outputs if name == "vjp")
 
     def absent(self, name):

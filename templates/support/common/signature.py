@@ -42,8 +42,8 @@ class _Signature:
         return [*self.inputs, *self.outputs]
 
     def kinds(self, names=None):
-        """The types of the named parameters, by default of all: "real:2" for an array of two axes,
-        "real" for a number."""
+        """List the types of the named parameters, by default of all: "real:2" for an array of two
+        axes, "real" for a number."""
         types = {
             name: f"real:{len(shape)}" if shape else "real" for name, shape in self.inputs.items()
         }
@@ -51,7 +51,8 @@ class _Signature:
         return [types[name] for name in (self.arrays if names is None else names)]
 
     def size_lines(self, texts):
-        """Assignments of the sizes that occur in `texts`, and of the sizes that those depend on."""
+        """Write the assignments of the sizes that occur in `texts`, and of the sizes that those
+        depend on."""
         required = identifiers(" ".join(texts))
         lines: list = []
         for size, expression in reversed(self.sizes.items()):
@@ -62,23 +63,23 @@ class _Signature:
 
 
 def identifiers(text):
-    """The set of names in the text of an expression."""
+    """Find the names in the text of an expression."""
     return set(re.findall(r"[^\W\d]\w*", text))
 
 
 def renamed(text, names):
-    """The text of an expression with the names in `names` replaced."""
+    """Replace names in the text of an expression."""
     return re.sub(r"[^\W\d]\w*", lambda name: names.get(name[0], name[0]), text)
 
 
 def tuple_text(texts):
-    """The text of a tuple of expressions."""
+    """Write the text of a tuple of expressions."""
     texts = list(texts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def indented(lines):
-    """The lines of a block, one level deeper."""
+    """Indent lines by one level."""
     return [f"    {line}" for line in lines]
 
 

@@ -68,7 +68,7 @@ def adjugate_by_svd(a, out):
 
 @compiled(counted=True)
 def orthogonal_det(basis):
-    """The determinant of an orthogonal matrix, `basis` (1, n, n): 1 or -1."""
+    """Compute the determinant of an orthogonal matrix, `basis` (1, n, n): 1 or -1."""
     _, n, _ = basis.shape
     lu, pivots, size = basis.copy(), np.empty((1, n), np.int32), np.empty(1, basis.dtype)
     lu_factor(lu, pivots)
@@ -144,8 +144,8 @@ def adjugate_jacobian(a, out):
 
 @compiled(counted=True)
 def adjugate_factors(a, det, inverse, cofactors, u, v):
-    """The factors of the adjugate's derivative: det (stack,), inverse (stack, n, n), or for a
-    nearly singular matrix cofactors, u, v (stack, n, n) of `pair_products`. The others are zero.
+    """Compute the factors of the adjugate's derivative: det (stack,), inverse (stack, n, n), or for
+    a nearly singular matrix cofactors, u, v (stack, n, n) of `pair_products`. The others are zero.
     False as `adjugate`."""
     min_pivot_ratio = np.sqrt(np.sqrt(np.finfo(a.dtype).eps))
     cofactors[:], u[:], v[:] = 0, 0, 0

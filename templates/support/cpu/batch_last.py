@@ -12,8 +12,8 @@ import numpy as np
 from ..internals.arithmetic import along_samples
 from ..internals.functions import compiled, short_loop
 
-COPIED = 8
-"""How many samples are copied together: so many entries are a line of the cache."""
+COPIED_SAMPLES = 8
+"""Samples that are copied together: their entries fill a cache line."""
 
 
 subtract_products = along_samples("subtract_products", lambda target, a, b: target - a * b)
@@ -25,11 +25,11 @@ divide = along_samples("divide", lambda target, a: target / a)
 def samples_last(first, out):
     """out (entries, samples) = the transpose of `first` (samples, entries)."""
     samples, entries = first.shape
-    whole = samples // COPIED * COPIED
-    for start in range(0, whole, COPIED):
+    whole = samples // COPIED_SAMPLES * COPIED_SAMPLES
+    for start in range(0, whole, COPIED_SAMPLES):
         for i in range(entries):
             short_loop(i)
-            for s in range(COPIED):
+            for s in range(COPIED_SAMPLES):
                 out[i, start + s] = first[start + s, i]
     for i in range(entries):
         for s in range(whole, samples):
@@ -41,11 +41,11 @@ def samples_last(first, out):
 def samples_first(last, out):
     """out (samples, entries) = the transpose of `last` (entries, samples)."""
     entries, samples = last.shape
-    whole = samples // COPIED * COPIED
-    for start in range(0, whole, COPIED):
+    whole = samples // COPIED_SAMPLES * COPIED_SAMPLES
+    for start in range(0, whole, COPIED_SAMPLES):
         for i in range(entries):
             short_loop(i)
-            for s in range(COPIED):
+            for s in range(COPIED_SAMPLES):
                 out[start + s, i] = last[i, start + s]
     for i in range(entries):
         for s in range(whole, samples):

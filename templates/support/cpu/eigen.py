@@ -24,8 +24,8 @@ def all_finite(a):
 
 @compiled(linked=True)
 def leading_sign(rows, column):
-    """The sign of the first of the largest entries in a column of a matrix. Entries that differ by
-    rounding count as equally large, so that the sign does not depend on it."""
+    """Return the sign of the first of the largest entries in a column of a matrix. Entries that
+    differ by rounding count as equally large, so that the sign does not depend on it."""
     largest = rows.dtype.type(0)
     for i in range(rows.shape[0]):
         largest = max(largest, abs(rows[i, column]))
@@ -55,7 +55,7 @@ def transpose_square(a):
 
 @compiled()
 def largest_row_sum(a):
-    """The largest sum of absolute values of a row of a matrix: its norm as a map of maximum
+    """Compute the largest sum of absolute values of a row of a matrix: its norm as a map of maximum
     norms."""
     largest = a.dtype.type(0)
     for i in range(a.shape[0]):

@@ -21,8 +21,8 @@ from .frechet import (
 
 @compiled()
 def superfluous_halvings(terms, halvings, sums, product):
-    """The number of halvings that the approximant of degree 13 does not need (Al-Mohy and Higham
-    2009, algorithm 6.1).
+    """Count the halvings that the approximant of degree 13 does not need (Al-Mohy and
+    Higham 2009, algorithm 6.1).
 
     The powers of a matrix far from normal grow more slowly than those of its norm, which has set
     the number of halvings. terms: Fréchet blocks of the powers 0, 2, 4, 6 of the halved matrix, a
@@ -46,9 +46,9 @@ def superfluous_halvings(terms, halvings, sums, product):
 
 @compiled()
 def max_superfluous_halvings(a, sums, product):
-    """The largest number of superfluous halvings for which the error of the approximant stays
-    within rounding: it is bounded by 2**-116.45 times the norm of abs(a)**27, relative to that of
-    abs(a).
+    """Return the largest number of superfluous halvings for which the error of the approximant
+    stays within rounding: it is bounded by 2**-116.45 times the norm of abs(a)**27, relative to
+    that of abs(a).
 
     If the column sums of a power are between r and R times those of the power before, then so are
     those of all later powers (Collatz 1942): most often a few powers decide.

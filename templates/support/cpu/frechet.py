@@ -22,8 +22,8 @@ CHUNK_ENTRIES = 1024
 
 @compiled(counted=True)
 def frechet_blocks(arrays):
-    """The Fréchet blocks (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n). The last of
-    `arrays` is the result's and is not read."""
+    """Make the Fréchet blocks (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n). The last
+    of `arrays` is the result's and is not read."""
     stack, n, _ = arrays[0].shape
     result = np.zeros((stack, 1 << (len(arrays) - 2), n, n))
     entry = 0
@@ -109,7 +109,7 @@ def scale_blocks(factor, x, out):
 
 @compiled()
 def largest_column(a):
-    """The 1-norm of a matrix; nan if an entry is nan."""
+    """Compute the 1-norm of a matrix; nan if an entry is nan."""
     totals, memory = work_arrays(a, ((a.shape[1],),), ())
     totals[:] = 0.0
     for i in range(a.shape[0]):

@@ -9,7 +9,8 @@ from ..internals.functions import compiled
 
 @compiled(linked=True)
 def rounding_level(row):
-    """The size below which a difference or sum of two entries may consist of rounding errors."""
+    """Compute the size below which a difference or sum of two entries may consist of rounding
+    errors."""
     largest = row.dtype.type(0)
     for value in row:
         largest = max(largest, abs(value))

@@ -34,7 +34,7 @@ class NotConverged(np.linalg.LinAlgError):
 
 @compiled(linked=True)
 def max_magnitude(vector):
-    """The largest absolute value in a vector; nan if an entry is nan."""
+    """Return the largest absolute value in a vector; nan if an entry is nan."""
     magnitude = vector.dtype.type(0)
     for value in vector:
         if abs(value) > magnitude or value != value:
@@ -44,6 +44,6 @@ def max_magnitude(vector):
 
 @compiled(linked=True)
 def step_tolerance(out):
-    """The length of a step, relative to the unknown, below which rounding alone may keep it from
-    reducing the residual: the square root of the precision."""
+    """Return the length of a step, relative to the unknown, below which rounding alone may keep it
+    from reducing the residual: the square root of the precision."""
     return out.dtype.type(np.sqrt(np.finfo(out.dtype).eps))

@@ -1,4 +1,4 @@
-"""Calls of kernels in parts: of the samples, of the rows of results, or of sums over samples."""
+"""Functions that call a kernel for parts of its samples, of its rows, or of its sums."""
 
 # mypy: allow-untyped-defs
 
@@ -31,6 +31,7 @@ def _by_samples(kernel, parallel, sliced, cache_blocks):
     along their first axis, as all outputs are."""
 
     def call(ops, *arrays):
+        """Call it. ops: estimated operations."""
         length = arrays[-1].shape[0]
         threads = parts = max(1, min(_THREADS, length, 1 + ops // MIN_OPS_PER_THREAD))
         if cache_blocks:

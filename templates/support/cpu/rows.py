@@ -21,7 +21,7 @@ def ordered_bits(bits):
 def write_order(x):
     """Return an integer for a number, in the same order; the largest one for nan."""
     integer = ordered_bits(x.bits())
-    return choose_where(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
+    return choose_where(x, "ord", x, integer, integer.term(integer.like(x.sign - 1)))
 
 
 def write_ordered(integer):

@@ -1,9 +1,9 @@
-"""Threads that share the work of a kernel.
+"""Sharing of a kernel's work among threads, by an array of words in memory.
 
-After a part of some work, helper threads wait for the next in compiled code for 20 to 60 µs, then
-sleep. The thread that offers work computes all parts that no helper takes, so that it never waits
-for one to wake. Numba's own thread pool ends the process if two threads call it at once; to pass
-work to threads of `concurrent.futures` takes 45 µs.
+Helper threads that have computed a part wait for the next one in compiled code for 20 to 60 µs,
+then sleep. The thread that offers work computes all parts that no helper takes, so that it never
+waits for a helper to wake. Numba's own thread pool ends the process if two threads call it at once;
+passing work to threads of `concurrent.futures` takes 45 µs.
 """
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
@@ -12,13 +12,13 @@ from ..internals.functions import compiled
 from ..internals.memory import atomic, invoke, look
 
 BUSY = 0
-"""The word that is 1 while a caller has the helpers; each word has a cache line of its own."""
+"""Place of the word that is 1 while a caller has the helpers. Each word has its own cache line."""
 OPEN = 8
-"""1 while helpers may join its work."""
+"""1 while helpers may join the caller's work."""
 FUNCTION = 16
-"""The address of the function that does a part of the work."""
+"""The address of the function that computes a part of the work."""
 DATA = 24
-"""The address of that function's arguments."""
+"""The address of the arguments of that function."""
 COUNT = 32
 """The number of parts of the work."""
 NEXT = 40
@@ -29,8 +29,8 @@ FAILED = 56
 """1 if a part failed."""
 WORDS = 64
 """The length of the array of words."""
-PATIENCE = 1000
-"""Times that a thread looks for work before it sleeps: 20 to 60 µs."""
+MAX_LOOKS = 1000
+"""Most times that a helper looks for work before it sleeps: 20 to 60 µs."""
 
 
 atomic_add = atomic("add")
@@ -51,8 +51,8 @@ def claim(words):
 
 @compiled(is_called_from_python=True)
 def submit(words, function, arguments, count):
-    """Compute all parts of some work, with the helpers that are free; return whether one failed.
-    `function`: the address of a function that computes a part, called with the address of
+    """Compute all parts of some work, with the helpers if no other thread has them; return whether
+    a part failed. function: the address of a function that computes a part from the address of
     `arguments`, an array of words, and the number of the part."""
     data = arguments.ctypes.data
     failed = 0
@@ -75,14 +75,14 @@ def submit(words, function, arguments, count):
 
 @compiled(is_called_from_python=True)
 def worker_loop(words):
-    """Compute parts of offered work until none has been offered for some time; return whether any
-    was."""
+    """Compute parts of offered work until none has been offered for MAX_LOOKS looks; return whether
+    this thread helped."""
     idle, helped = 0, False
-    while idle < PATIENCE:
+    while idle < MAX_LOOKS:
         idle += 1
         if look(words, OPEN) and look(words, NEXT) < words[COUNT]:
             atomic_add(words, HELPERS, 1)
-            if look(words, OPEN):  # what was offered stays until all helpers have left
+            if look(words, OPEN):  # the caller withdraws its work after all helpers have left
                 claim(words)
             atomic_add(words, HELPERS, -1)
             idle, helped = 0, True

@@ -71,8 +71,8 @@ def substitute(a, b, in_rows, triangle, transposition, diagonal):
 
 @compiled(linked=True)
 def diagonal_block(n, step, forward):
-    """The range of the next diagonal block, and the range of the unknowns that are solved before
-    it."""
+    """Return the range of the next diagonal block, and the range of the unknowns that are solved
+    before it."""
     if forward:
         return step, min(step + BLOCK_ROWS, n), 0, step
     start = (n - 1 - step) // BLOCK_ROWS * BLOCK_ROWS
@@ -82,8 +82,8 @@ def diagonal_block(n, step, forward):
 
 @compiled(counted=True)
 def diagonal_inverses(a, triangle, diagonal):
-    """The inverses of the diagonal blocks of a triangular matrix (n, n), one below the other, as
-    lower triangles: those of an upper matrix are transposed."""
+    """Compute the inverses of the diagonal blocks of a triangular matrix (n, n), one below the
+    other, as lower triangles: those of an upper matrix are transposed."""
     n = a.shape[0]
     inverses = np.zeros((n, BLOCK_ROWS), a.dtype)
     for start in range(0, n, BLOCK_ROWS):

@@ -8,7 +8,7 @@ from ..internals.memory import shaped
 
 @compiled(linked=True, fastmath={"reassoc"})
 def sum_entries(array):
-    """The sum of all entries of a C-contiguous array."""
+    """Add up all entries of a C-contiguous array."""
     entries = shaped(array, (array.size,))
     total = array.dtype.type(0)
     for i in range(entries.size):
@@ -18,7 +18,7 @@ def sum_entries(array):
 
 @compiled(linked=True, fastmath={"reassoc"})
 def inner_product(x, y):
-    """The sum of x * y over all entries of two C-contiguous arrays of one shape."""
+    """Compute the sum of x * y over all entries of two C-contiguous arrays of one shape."""
     x_entries, y_entries = shaped(x, (x.size,)), shaped(y, (y.size,))
     total = x.dtype.type(0)
     for i in range(x_entries.size):

@@ -1,8 +1,8 @@
-"""A process's pool of threads, and its callers of kernels.
+"""The pool of threads of a process, which compute parts of kernels.
 
-One caller at a time has the helpers; other callers work alone, and BLAS uses the remaining threads.
-OpenBLAS's threads wait for each other without giving up their processors: if these are fewer than
-the threads, waiting takes longer than the work.
+One caller at a time has the helpers; other callers compute all parts themselves, and BLAS uses the
+remaining threads. OpenBLAS's threads wait for each other without yielding their processors: with
+more threads than processors, waiting takes longer than the work.
 """
 
 # mypy: allow-untyped-defs
@@ -21,95 +21,98 @@ import numpy as np
 from ..internals.functions import linear_algebra
 from .shared_work import BUSY, WORDS, worker_loop
 
-TRIES = 5
-"""How many times a thread that was called looks for work, each followed by a nap."""
-NAP = 1e-4
-"""Seconds."""
-_LONGEST_WAIT = 10.0
-"""Seconds that a fork, and the end of a process, wait for kernels that other threads are in."""
+MAX_TRIES = 5
+"""Most times that a called helper looks for work. It naps after each, for NAP_SECONDS."""
+NAP_SECONDS = 1e-4
+_MAX_WAIT_SECONDS = 10.0
+"""Longest wait of a fork, or of the end of a process, for kernels that other threads run."""
 
 
-def _of_openblas(name, otherwise):
-    """A function of SciPy's OpenBLAS; `otherwise` where SciPy has another BLAS, which is left
-    alone."""
+def _openblas_function(name, fallback):
+    """Look up a function of SciPy's OpenBLAS; return `fallback` if SciPy has another BLAS, whose
+    threads nobody counts."""
     library = ctypes.PyDLL(linear_algebra("cython_blas").__file__)
     for prefix in ("scipy_openblas", "openblas"):
         try:
             return getattr(library, f"{prefix}_{name}")
         except AttributeError:
             pass
-    return otherwise
+    return fallback
 
 
-_get_blas_threads = _of_openblas("get_num_threads", lambda: 1)
-_set_blas_threads = _of_openblas("set_num_threads", lambda count: None)
+_get_blas_threads = _openblas_function("get_num_threads", lambda: 1)
+_set_blas_threads = _openblas_function("set_num_threads", lambda count: None)
 
 
 class _Helper:
-    """A thread that takes part in what the words say, or sleeps."""
+    """A thread that computes parts of offered work, and sleeps while there is none.
+
+    call_count: how often it was called. wake_ups: True wakes the sleeping thread, None ends it."""
 
     def __init__(self, words):
-        self.words, self.called, self.asleep = words, 0, False
-        self.calls = SimpleQueue[bool | None]()
-        self.thread = Thread(target=self.work, daemon=True)
+        self.words, self.call_count, self.is_asleep = words, 0, False
+        self.wake_ups = SimpleQueue[bool | None]()
+        self.thread = Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    def work(self):
+    def run(self):
         while True:
-            called = self.called
+            call_count = self.call_count
             self.help()
-            self.asleep = True
-            # whoever called before that saw it awake
-            if called == self.called and self.calls.get() is None:
+            self.is_asleep = True
+            # a caller before this line saw the thread awake and sent no wake-up
+            if call_count == self.call_count and self.wake_ups.get() is None:
                 return
-            self.asleep = False
+            self.is_asleep = False
 
     def help(self):
-        """Take part in what is offered. Whoever called may have yet to offer its work, if this
-        thread has taken its processor: it gets it back then."""
-        for _ in range(TRIES):
+        """Compute parts of the offered work. If this thread runs on the processor of its caller,
+        which has not offered the work yet, a nap returns the processor."""
+        for _ in range(MAX_TRIES):
             if worker_loop(self.words):
                 return
-            sleep(NAP)
+            sleep(NAP_SECONDS)
 
     def call(self):
-        self.called += 1
-        if self.asleep:
-            self.asleep = False
-            self.calls.put(True)
+        self.call_count += 1
+        if self.is_asleep:
+            self.is_asleep = False
+            self.wake_ups.put(True)
 
     def stop(self):
-        self.calls.put(None)
+        self.wake_ups.put(None)
         self.thread.join()
 
 
 class _ThreadPool:
-    """The callers of kernels, and helper threads, which are started when they are needed.
+    """The threads that call kernels, and helper threads, which start at the first need.
 
-    helped: the caller that has the helpers. closed: the only thread that may begin a kernel; None
-    if all may. found, given: the number of BLAS's threads as the program set it, and as it is now.
-    Callers are identified by thread, so that the next call of one that was interrupted between two
-    statements replaces it. For the same reason `lock` is entered directly: Ctrl-C within the
-    methods of Condition, which are Python code, would leave it locked.
+    words: the words by which helpers find work, see `shared_work`; serial_words: the same without
+    helpers. callers: the threads in a kernel; served_caller: the one that has the helpers.
+    only_caller: the only thread that may begin a kernel; None if all may. program_blas_threads: the
+    number of BLAS's threads as the program set it; blas_threads: as it is now.
+    Callers are identified by thread: after an interrupt between two statements, the next call of
+    the thread replaces the interrupted one. For the same reason `lock` is entered directly: Ctrl-C
+    within the methods of Condition, which are Python code, would leave it locked.
     """
 
     def __init__(self):
-        self.known = False
-        self.begin()
+        self.has_exit_handlers = False
+        self.reset()
 
-    def begin(self):
-        """There is no thread but this one, as in a process that was forked."""
-        self.words, self.alone = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
-        self.alone[BUSY] = 1
+    def reset(self):
+        """Forget all threads but this one: in a forked process there are no others."""
+        self.words, self.serial_words = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
+        self.serial_words[BUSY] = 1
         self.helpers, self.callers = [], set()
-        self.helped = self.closed = None
-        self.found = self.given = 0
+        self.served_caller = self.only_caller = None
+        self.program_blas_threads = self.blas_threads = 0
         self.lock = RLock()
         self.changed = Condition(self.lock)
 
     def submit(self, kernel, threads, parts, length, real, arguments):
-        """Call a ParallelKernel for each part, by so many threads at most, with floats of type
-        `real`; return whether one failed."""
+        """Call a ParallelKernel for each part, by at most `threads` threads, with floats of type
+        `real`; return whether a part failed."""
         try:
             words = self.enter(threads)
             return kernel(words, parts, length, real, arguments)
@@ -117,7 +120,7 @@ class _ThreadPool:
             self.leave()
 
     def run(self, kernel, *arguments):
-        """Call a kernel that is for one thread, and BLAS's."""
+        """Call a kernel for one thread, and the threads of BLAS."""
         try:
             self.enter(1)
             kernel(*arguments)
@@ -125,81 +128,86 @@ class _ThreadPool:
             self.leave()
 
     def enter(self, threads):
-        """Count this thread as a caller; the words by which others help it, or nobody does."""
+        """Count this thread as a caller; return the words by which helpers find its work, or the
+        words that no helper reads."""
         me = get_ident()
         with self.lock:
-            if not self.known:
-                self.know_process()
-            if self.closed not in (None, me):
-                self.changed.wait_for(lambda: self.closed in (None, me), _LONGEST_WAIT)
+            if not self.has_exit_handlers:
+                self.add_exit_handlers()
+            if self.only_caller not in (None, me):
+                self.changed.wait_for(lambda: self.only_caller in (None, me), _MAX_WAIT_SECONDS)
             self.callers.add(me)
             helpers = threads - len(self.callers)
-            if helpers > 0 and self.helped is None and self.closed is None:
-                self.helped = me
-                self.call(helpers)
-            self.give_blas()
-            return self.words if self.helped == me else self.alone
+            if helpers > 0 and self.served_caller is None and self.only_caller is None:
+                self.served_caller = me
+                self.call_helpers(helpers)
+            self.limit_blas()
+            return self.words if self.served_caller == me else self.serial_words
 
     def leave(self):
         me = get_ident()
         with self.lock:
             self.callers.discard(me)
-            if self.helped == me:
-                self.helped = None
-            self.give_blas()
-            if self.closed is not None:  # whoever closed it waits for callers to leave
+            if self.served_caller == me:
+                self.served_caller = None
+            self.limit_blas()
+            if self.only_caller is not None:  # it waits for the other callers to leave
                 self.changed.notify_all()
 
-    def call(self, count):
-        """Wake so many helpers."""
+    def call_helpers(self, count):
+        """Wake `count` helpers; start those that do not exist yet."""
         while len(self.helpers) < count:
             self.helpers.append(_Helper(self.words))
         for helper in self.helpers[:count]:
             helper.call()
 
-    def give_blas(self):
-        """Leave BLAS the threads that callers do not take; one in each part of shared work."""
-        now = _get_blas_threads()
-        if now != self.given:
-            self.found = now
+    def limit_blas(self):
+        """Set the number of BLAS's threads: those that callers do not take, and one while threads
+        share work."""
+        count = _get_blas_threads()
+        if count != self.blas_threads:  # set by the program since
+            self.program_blas_threads = count
         busy = len(self.callers) - 1 if self.callers else 0
-        self.given = 1 if self.helped is not None else max(1, self.found - busy)
-        if self.given != now:
-            _set_blas_threads(self.given)
+        shares_work = self.served_caller is not None
+        self.blas_threads = 1 if shares_work else max(1, self.program_blas_threads - busy)
+        if self.blas_threads != count:
+            _set_blas_threads(self.blas_threads)
 
-    def know_process(self):
-        """Be told of its end, and of its copies: a lock that a thread held in BLAS would stay
-        locked in a copy, and BLAS that ends under a thread may take the process with it."""
-        self.known = True
+    def add_exit_handlers(self):
+        """Stop helpers at the end of the process and before a fork: a lock that a thread holds in
+        BLAS would stay locked in the forked process, and BLAS that ends under a thread may crash
+        the process."""
+        self.has_exit_handlers = True
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
-                before=self.close, after_in_parent=self.open, after_in_child=self.begin
+                before=self.close, after_in_parent=self.open, after_in_child=self.reset
             )
 
     def close(self):
-        """Let no other thread begin a kernel, and wait until none is in one."""
+        """Let no other thread begin a kernel, and wait until all others have left theirs."""
         me = get_ident()
         with self.lock:
-            self.changed.wait_for(lambda: self.closed in (None, me), _LONGEST_WAIT)
-            self.closed = me
-            self.changed.wait_for(lambda: self.callers <= {me}, _LONGEST_WAIT)
+            self.changed.wait_for(lambda: self.only_caller in (None, me), _MAX_WAIT_SECONDS)
+            self.only_caller = me
+            self.changed.wait_for(lambda: self.callers <= {me}, _MAX_WAIT_SECONDS)
 
     def open(self):
+        """Let all threads begin kernels again."""
         with self.lock:
-            self.closed = None
+            self.only_caller = None
             self.changed.notify_all()
 
     def stop(self):
-        """No more kernels but of this thread, and none that others help."""
+        """End the helpers; from now on only this thread begins kernels, without helpers."""
         self.close()
         while self.helpers:
             self.helpers.pop().stop()
 
 
 _POOL_MODULE = "_derivatrix_thread_pool_1"
-"""What all generated modules of a process have in common, under the number of a version that counts
-what they do to it: the words, and the methods of the pool."""
+"""The module of `sys.modules` that holds the pool, for all generated modules of a process. The
+number is the version of the words and of the methods `submit` and `run`."""
 _THREAD_POOL = vars(sys.modules.setdefault(_POOL_MODULE, ModuleType(_POOL_MODULE))).setdefault(
     "pool", _ThreadPool()
 )

@@ -55,8 +55,8 @@ def inverse_arctangent(n, unit):
 
 
 def digits_of_two_over_pi(rows, step, parts, scale):
-    """A table with `rows` rows of `parts` doubles, times 2^scale: row j holds the bits of 2 / pi
-    from bit `step * j` on, 53 bits in each double."""
+    """Make a table with `rows` rows of `parts` doubles, times 2^scale: row j holds the bits of 2 /
+    pi from bit `step * j` on, 53 bits in each double."""
     bits = rows * step + 256
     unit = 1 << bits
     pi = 16 * inverse_arctangent(5, unit) - 4 * inverse_arctangent(239, unit)
@@ -75,22 +75,22 @@ SINGLE_TWO_OVER_PI = digits_of_two_over_pi(7, 16, 2, 0)
 
 
 def digits_row(size, lowest, highest, step):
-    """The row of the table for a positive double: its exponent, clipped to `lowest` and `highest`,
-    minus `lowest`, divided by 2^step."""
+    """Return the row of the table for a positive double: its exponent, clipped to `lowest` and
+    `highest`, minus `lowest`, divided by 2^step."""
     clipped = choose_where(size, "<", 2.0**lowest, 2.0**lowest, size)
     bits = choose_where(size, "<", 2.0**highest, clipped, 2.0**highest).bits()
     return bits.integer("lshr", 52).integer("sub", 1023 + lowest).integer("lshr", step)
 
 
 def sum_exactly(a, b):
-    """a + b and its rounding error, exactly (Knuth's two-sum)."""
+    """Compute a + b and its rounding error, exactly (Knuth's two-sum)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def nearest_whole(x):
-    """The integer nearest to x, as a double and in the last bits of a machine integer."""
+    """Return the integer nearest to x, as a double and in the last bits of a machine integer."""
     shifted = x + 1.5 * 2.0**52
     return shifted - 1.5 * 2.0**52, shifted.bits()
 
@@ -160,7 +160,8 @@ def in_quadrant(k, result):
 
 
 def odd_function(x, result):
-    """The value of an odd function at x from its value at |x|; x itself where that is tiny."""
+    """Return the value of an odd function at x from its value at |x|; x itself where that is
+    tiny."""
     result = result.bits().integer("xor", x.bits().integer("and_", x.sign)).number()
     return choose_where(x.absolute(), "<", 1e-9 if x.double else 1e-5, x, result)
 

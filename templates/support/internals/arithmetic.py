@@ -49,7 +49,7 @@ class Term:
         self.digits, self.bias = (52, 1023) if self.double else (23, 127)
         self.sign = 1 << (63 if self.double else 31)
 
-    def made(self, value):
+    def term(self, value):
         """Wrap the result of an instruction as a term."""
         return Term(self.builder, value)
 
@@ -61,7 +61,7 @@ class Term:
         """Write an operation of two numbers; reflected: this number is the second operand."""
         values = (self.value, self.like(other))
         left, right = reversed(values) if reflected else values
-        return self.made(getattr(self.builder, name)(left, right, flags=FUSED))
+        return self.term(getattr(self.builder, name)(left, right, flags=FUSED))
 
     __add__ = __radd__ = partialmethod(arithmetic, "fadd")
     __mul__ = __rmul__ = partialmethod(arithmetic, "fmul")
@@ -72,25 +72,25 @@ class Term:
 
     def times(self, other):
         """Multiply, never fused with a sum. The flag has no effect on products."""
-        return self.made(self.builder.fmul(self.value, self.like(other), flags=("afn",)))
+        return self.term(self.builder.fmul(self.value, self.like(other), flags=("afn",)))
 
     def rounding_error(self, other, product):
         """Return the rounding error of `product`, the product with `other`."""
         negative = self.builder.fneg(product.value)
-        return self.made(self.builder.fma(self.value, self.like(other), negative))
+        return self.term(self.builder.fma(self.value, self.like(other), negative))
 
     def rounded(self):
         """Round to the nearest integer."""
         function = self.builder.module.declare_intrinsic("llvm.rint", [self.value.type])
-        return self.made(self.builder.call(function, [self.value]))
+        return self.term(self.builder.call(function, [self.value]))
 
     def in_double(self):
         """Convert from single to double precision."""
-        return self.made(self.builder.fpext(self.value, ir.DoubleType()))
+        return self.term(self.builder.fpext(self.value, ir.DoubleType()))
 
     def in_single(self):
         """Round from double to single precision."""
-        return self.made(self.builder.fptrunc(self.value, ir.FloatType()))
+        return self.term(self.builder.fptrunc(self.value, ir.FloatType()))
 
     def between(self, lowest, highest):
         """Clip to bounds; nan stays nan."""
@@ -99,16 +99,16 @@ class Term:
 
     def bits(self):
         """Return the bits of the number as an integer."""
-        return self.made(self.builder.bitcast(self.value, INDEX if self.double else INTEGER))
+        return self.term(self.builder.bitcast(self.value, INDEX if self.double else INTEGER))
 
     def number(self):
         """Return the number whose bits are this integer."""
         real = ir.DoubleType() if self.double else ir.FloatType()
-        return self.made(self.builder.bitcast(self.value, real))
+        return self.term(self.builder.bitcast(self.value, real))
 
     def integer(self, name, other):
         """Write an operation of two integers."""
-        return self.made(getattr(self.builder, name)(self.value, self.like(other)))
+        return self.term(getattr(self.builder, name)(self.value, self.like(other)))
 
     def of_sign(self, other):
         """Return the absolute value with the sign of another number."""
@@ -122,13 +122,13 @@ class Term:
 def choose_where(left, sign, right, value, otherwise):
     """Select `value` if `left` compares so with `right`, else `otherwise`, also for nan."""
     test = left.builder.fcmp_ordered(sign, left.value, left.like(right))
-    return left.made(left.builder.select(test, left.like(value), left.like(otherwise)))
+    return left.term(left.builder.select(test, left.like(value), left.like(otherwise)))
 
 
 def choose_odd(integer, odd, even):
     """Select `odd` if the integer is odd, else `even`."""
     test = integer.builder.trunc(integer.value, ir.IntType(1))
-    return odd.made(odd.builder.select(test, odd.value, even.value))
+    return odd.term(odd.builder.select(test, odd.value, even.value))
 
 
 def table_entry(name, numbers, index):
@@ -139,7 +139,7 @@ def table_entry(name, numbers, index):
         kind = ir.ArrayType(double, len(numbers))
         table = cgutils.global_constant(builder.module, name, ir.Constant(kind, numbers))
     place = builder.gep(table, [INDEX(0), index.value], inbounds=True)
-    return index.made(builder.load(place))
+    return index.term(builder.load(place))
 
 
 def polynomial_value(x, coefficients):

@@ -55,13 +55,14 @@ def compiled_by():
 
 
 class _Cache(FunctionCache):
-    """A function's machine code on disk, a file for each combination of argument types: in the
-    user's folder, for all packages with the same texts, or where Numba keeps it.
+    """The machine code of a function on disk, a file for each combination of argument types: in the
+    user's folder, for all packages with the same texts, or in Numba's folder.
 
-    A file has what the code calls by name, no environments of functions that are part of it
-    (kernels make no objects of Python, and loading these imports what only compiling needs), no
-    LLVM code where no caller has a copy of the function (linked), and a digest, since damaged code
-    would be run. Without a file, or with a damaged one, the function is compiled."""
+    A file has the names of the functions that the code calls, and a digest, since damaged code
+    would run. It has no environments of inner functions: kernels make no objects of Python, and
+    loading environments imports modules that only compiling needs. It has LLVM code only if callers
+    get a copy of the function (linked). Without a file, or with a damaged one, the function is
+    compiled."""
 
     def __init__(self, function, text, linked, has_wrapper):
         self._py_func, self._linked, self._has_wrapper = function, linked, has_wrapper
@@ -78,8 +79,8 @@ class _Cache(FunctionCache):
         return str(self._folder)
 
     def load_overload(self, sig, target_context):
-        # all that compiled code needs of Numba's context; Numba's own method imports what only
-        # compiling needs, which takes a quarter of a second
+        # compiled code needs no more of Numba's context; Numba's own method imports modules that
+        # only compiling needs, which takes a quarter of a second
         rtsys.initialize(target_context)
         for module in ("", self._py_func.__module__) if self._enabled else ():
             path = self._path(sig, target_context.codegen(), module)
@@ -123,29 +124,30 @@ class _Cache(FunctionCache):
         return self._folder / f"{re.sub('[<>]', '', self._py_func.__qualname__)}-{digest}.nbc"
 
     def _reduced(self, data):
-        names = {each.name for each in data.library._final_module.functions if each.is_declaration}
-        described = copy(data.fndesc)
-        described.typemap = described.calltypes = None
-        described.modname = ""
+        functions = data.library._final_module.functions
+        names = {function.name for function in functions if function.is_declaration}
+        descriptor = copy(data.fndesc)
+        descriptor.typemap = descriptor.calltypes = None
+        descriptor.modname = ""
         name, kind, (machine_code, text) = data.library.serialize_using_object_code()
-        library = name, kind, (machine_code, text if self._linked else _defined(described))
-        called = [_called[each] for each in names & {*_called}]
+        library = name, kind, (machine_code, text if self._linked else _defined(descriptor))
+        callees = [_callees_by_name[name] for name in names & {*_callees_by_name}]
         constants = [*data.environment.consts]
-        return dumps((called, library, described, constants, data.signature, data.reload_init))
+        return dumps((callees, library, descriptor, constants, data.signature, data.reload_init))
 
     def _rebuilt(self, target_context, name, contents):
         digest, code = contents[:_DIGEST_BYTES], contents[_DIGEST_BYTES:]
         if digest != _code_digest(name, code):
             raise ValueError("its digest is that of other code")
-        called, library, described, constants, signature, reload_init = pickle.loads(code)
-        for place, kinds in called:
-            _call_by_name(_functions[place], kinds)
-        described.modname = self._py_func.__module__
+        callees, library, descriptor, constants, signature, reload_init = pickle.loads(code)
+        for origin, kinds in callees:
+            _register_callee(_functions[origin], kinds)
+        descriptor.modname = self._py_func.__module__
         environment = Environment(self._py_func.__globals__)
-        environment.env_name = described.env_name
+        environment.env_name = descriptor.env_name
         environment.consts[:] = constants
-        rest = signature, False, (), "", reload_init, ()
-        return CompileResult._rebuild(target_context, library, described, environment, *rest)
+        fields = library, descriptor, environment, signature, False, (), "", reload_init, ()
+        return CompileResult._rebuild(target_context, *fields)
 
     def _say(self, path, problem):
         text = f"{path}: Numba's cache of {self._py_func.__qualname__} {problem}"
@@ -160,9 +162,9 @@ def _code_digest(name, code):
     return blake2b(code, key=blake2b(name.encode()).digest()).digest()
 
 
-def _defined(described):
+def _defined(descriptor):
     """Make LLVM bitcode that declares a function and its wrapper, without their contents."""
-    names = described.llvm_func_name, described.llvm_cpython_wrapper_name
+    names = descriptor.llvm_func_name, descriptor.llvm_cpython_wrapper_name
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
     return binding.parse_assembly(text).as_bitcode()
 
@@ -171,19 +173,19 @@ _SUPPORT = __package__.rpartition(".")[0]
 """The name of the package with the support."""
 _functions: WeakValueDictionary = WeakValueDictionary()
 """All compiled functions, by their qualified names and first lines."""
-_called: dict = {}
-"""The place in `_functions` and the types of arguments of each function that code calls by name."""
+_callees_by_name: dict = {}
+"""Name in machine code -> key in `_functions` and types of arguments of the function called."""
 
 
 def compiled(counted=False, linked=False, is_called_from_python=False, **options):
-    """Numba's njit, with its on-disk cache where there is a place to write one.
+    """Decorate a function with Numba's njit and a cache of machine code on disk.
 
-    counted: whether references to arrays are counted, as Numba has to where it makes some; to count
-    those to its arguments alone takes longer than many a kernel. linked: whether a copy of its code
-    is compiled into each caller, as Numba does, for what is short and called often; all others are
-    compiled once, and called by name. is_called_from_python: whether programs call it, too. Else
-    what compiled code calls, `for_kernels()`, has no wrapper for Python, which takes 40 ms to
-    compile.
+    counted: whether references to arrays are counted, which functions that allocate arrays need;
+    counting those to the arguments takes longer than many a kernel. linked: whether each caller
+    gets a copy of the code, as in Numba, for short functions that are called often; other functions
+    are compiled once and called by name. is_called_from_python: whether programs call it, too; else
+    the dispatcher for compiled code, `for_kernels()`, has no wrapper for Python, which takes 40 ms
+    to compile.
     Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -194,40 +196,40 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
     options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
 
     def decorate(function):
-        # by this name compiled code calls it, and finds it in other processes and packages
+        # compiled code of all processes and packages calls it by this name
         text = text_digest(function)
         file = Path(function.__code__.co_filename).stem if text else function.__module__
         function.__qualname__ = f"{file}.{function.__name__}.{text or DIGEST[:8]}"
 
         def dispatcher_of(has_wrapper):
-            chosen = options | {"no_cpython_wrapper": not has_wrapper}
-            dispatcher = njit(**chosen)(function)
-            with suppress(RuntimeError):  # there is no place to write one
+            dispatcher_options = options | {"no_cpython_wrapper": not has_wrapper}
+            dispatcher = njit(**dispatcher_options)(function)
+            with suppress(RuntimeError):  # there is no folder to write it to
                 dispatcher._cache = _Cache(function, text, linked, has_wrapper)
             return dispatcher
 
         dispatcher = dispatcher_of(has_wrapper=True)
 
-        @cache  # a dispatcher takes 0.2 ms to make, and few functions of a package are called
+        @cache  # a dispatcher takes 0.2 ms to make, and a module calls few functions of a package
         def for_kernels():
             return dispatcher if is_called_from_python else dispatcher_of(has_wrapper=False)
 
-        def call_template(kinds, named):
-            # else what is called with True and with False would be compiled twice
-            general = tuple(map(types.unliteral, kinds))
-            template = type(dispatcher).get_call_template(for_kernels(), general, named)
+        def call_template(kinds, keywords):
+            # with literal types, calls with True and with False would compile twice
+            general_kinds = tuple(map(types.unliteral, kinds))
+            template = type(dispatcher).get_call_template(for_kernels(), general_kinds, keywords)
             if not linked:
-                _call_by_name(dispatcher, tuple(template[2]))
+                _register_callee(dispatcher, tuple(template[2]))
             return template
 
         def overload(signature):
             return type(dispatcher).get_overload(for_kernels(), signature)
 
-        dispatcher.for_kernels, dispatcher.counted, dispatcher.named = for_kernels, counted, {}
-        dispatcher.place = function.__qualname__, function.__code__.co_firstlineno
+        dispatcher.for_kernels, dispatcher.counted, dispatcher.callees = for_kernels, counted, {}
+        dispatcher.origin = function.__qualname__, function.__code__.co_firstlineno
         dispatcher.get_call_template, dispatcher.get_overload = call_template, overload
-        _functions[dispatcher.place] = dispatcher
-        return _quickly_typed(dispatcher)
+        _functions[dispatcher.origin] = dispatcher
+        return _with_fast_types(dispatcher)
 
     return decorate
 
@@ -235,51 +237,53 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
 _REALS = {np.dtype(np.float64): types.float64, np.dtype(np.float32): types.float32}
 
 
-def _quickly_typed(dispatcher):
+def _with_fast_types(dispatcher):
     """Make a dispatcher find the type of an array without `numpy.ma`, which Numba imports for the
     first array of each type; this import takes as long as loading a small kernel."""
-    usual = dispatcher.typeof_pyval
+    numba_type_of = dispatcher.typeof_pyval
 
     def type_of(value):
         if type(value) is np.ndarray and value.flags.c_contiguous and value.dtype in _REALS:
             return _array_type(_REALS[value.dtype], value.ndim, not value.flags.writeable)
-        return usual(value)
+        return numba_type_of(value)
 
     dispatcher.typeof_pyval = type_of
     return dispatcher
 
 
-@cache  # Numba keeps no type that nothing else keeps, but its number
+@cache  # Numba drops types that nobody holds, and keeps only their numbers
 def _array_type(real, axes, readonly):
     return types.Array(real, axes, "C", readonly=readonly)
 
 
-def _call_by_name(function, kinds):
+def _register_callee(function, kinds):
     """Compile a function for types of arguments and register it under a name that is the same in
     every process; return Numba's description of the function by that name."""
-    if kinds in function.named:
-        return function.named[kinds]
+    if kinds in function.callees:
+        return function.callees[kinds]
     dispatcher = function.for_kernels()
     dispatcher.compile(kinds)
     result = dispatcher.overloads[kinds]
-    digest = blake2b(f"{function.place} {kinds}".encode(), digest_size=16).hexdigest()
-    described = copy(result.fndesc)
-    described.mangled_name = f"derivatrix_{digest}"
+    digest = blake2b(f"{function.origin} {kinds}".encode(), digest_size=16).hexdigest()
+    descriptor = copy(result.fndesc)
+    descriptor.mangled_name = f"derivatrix_{digest}"
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    binding.add_symbol(described.mangled_name, address)
-    del result.target_context._defns[result.entry_point]  # with what callers have a copy of
-    result.target_context.insert_user_function(result.entry_point, described)
-    function.named[kinds] = described
-    _called[described.mangled_name] = function.place, kinds
-    return described
+    binding.add_symbol(descriptor.mangled_name, address)
+    # without the definition whose code Numba copies into callers
+    del result.target_context._defns[result.entry_point]
+    result.target_context.insert_user_function(result.entry_point, descriptor)
+    function.callees[kinds] = descriptor
+    _callees_by_name[descriptor.mangled_name] = function.origin, kinds
+    return descriptor
 
 
 def call_compiled(context, builder, function, kinds, values):
     """Call a function of `compiled` that raises nothing, from an intrinsic; return its result."""
-    described = _call_by_name(function, kinds)
-    callee = context.declare_function(builder.module, described)
-    called = context.call_conv.call_function(builder, callee, described.restype, kinds, values)
-    return called[1]
+    descriptor = _register_callee(function, kinds)
+    callee = context.declare_function(builder.module, descriptor)
+    restype = descriptor.restype
+    _, result = context.call_conv.call_function(builder, callee, restype, kinds, values)
+    return result
 
 
 def address_of(kernel, arguments):
@@ -291,10 +295,10 @@ def address_of(kernel, arguments):
 
 def ready(kernel):
     """Make a dispatcher that calls a kernel for the types of arguments that `remember` has copied,
-    and raises TypeError for all others, without compiling."""
+    and raises TypeError for other types instead of compiling."""
     dispatcher = njit(kernel.py_func)
     dispatcher._compile_for_args = _unready
-    return _quickly_typed(dispatcher)
+    return _with_fast_types(dispatcher)
 
 
 def _unready(*arguments, **_):
@@ -348,16 +352,20 @@ def call_named(builder, name, result, values):
 def callback(function, count):
     """Make an intrinsic by which compiled code calls a Python function with `count` numbers."""
     name = f"derivatrix_{function.__name__}_{text_digest(function) or function.__module__}"
-    called = CFUNCTYPE(None, *[c_double] * count)(function)
-    pythonapi.Py_IncRef(py_object(called))  # code of other packages may call it as long as it runs
-    binding.add_symbol(name, cast(called, c_void_p).value)
+    entry_point = CFUNCTYPE(None, *[c_double] * count)(function)
+    pythonapi.Py_IncRef(py_object(entry_point))  # code of other packages may call it until the end
+    binding.add_symbol(name, cast(entry_point, c_void_p).value)
 
     @intrinsic
     def call(context, numbers):
         def generate(context, builder, signature, values):
-            given = zip(cgutils.unpack_tuple(builder, values[0]), signature.args[0], strict=True)
-            passed = [context.cast(builder, each, kind, types.float64) for each, kind in given]
-            call_named(builder, name, ir.VoidType(), passed)
+            doubles = [
+                context.cast(builder, value, kind, types.float64)
+                for value, kind in zip(
+                    cgutils.unpack_tuple(builder, values[0]), signature.args[0], strict=True
+                )
+            ]
+            call_named(builder, name, ir.VoidType(), doubles)
             return context.get_dummy_value()
 
         return types.void(numbers), generate
@@ -372,12 +380,13 @@ def linear_algebra(name):
     full = f"scipy.linalg.{name}"
     if full in sys.modules:
         return sys.modules[full]
-    found = PathFinder.find_spec(full, [f"{folder}/linalg" for folder in scipy.__path__])
-    if found is None or found.loader is None:  # SciPy lies elsewhere, as in an editable install
+    spec = PathFinder.find_spec(full, [f"{folder}/linalg" for folder in scipy.__path__])
+    if spec is None or spec.loader is None:  # SciPy lies elsewhere, as in an editable install
         return import_module(full)
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    sys.modules.pop(full, None)  # Cython's doing; an import of it would not reach the package
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    # Cython has put it there; a later import of the package would not set its attribute
+    sys.modules.pop(full, None)
     return module
 
 
@@ -425,10 +434,10 @@ def routine(library, name):
                     data = context.make_array(kind.types[0])(context, builder, array).data
                     pointers.append(builder.gep(data, [place]))
                     continue
-                passed = types.int32 if isinstance(kind, types.Integer) else real
+                fortran_kind = types.int32 if isinstance(kind, types.Integer) else real
                 if kind == types.uint8:
-                    passed = kind
-                number = context.cast(builder, value, kind, passed)
+                    fortran_kind = kind
+                number = context.cast(builder, value, kind, fortran_kind)
                 pointers.append(cgutils.alloca_once_value(builder, number))
             prefix = "s" if real == types.float32 else "d"
             call_named(builder, prefix + ending, ir.VoidType(), pointers)
@@ -443,19 +452,19 @@ def scipy_special(name, count):
     """Make an intrinsic that calls SciPy's special function `name` of one number, or of two."""
     library = import_module("scipy.special.cython_special")
     variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
-    signature = f"double ({'double, ' * count}int"  # the last one is Cython's own
-    found = next(
+    signature = f"double ({'double, ' * count}int"  # Cython adds the int
+    entry_name = next(
         entry
         for entry, capsule in library.__pyx_capi__.items()
         if variant.fullmatch(entry) and signature in repr(capsule)
     )
     symbol = f"derivatrix_special_{name}"
-    add_symbol(symbol, library, found)
+    add_symbol(symbol, library, entry_name)
 
     def generate(context, builder, signature, values):
         numbers = [
-            context.cast(builder, value, given, types.float64)
-            for value, given in zip(values, signature.args, strict=True)
+            context.cast(builder, value, kind, types.float64)
+            for value, kind in zip(values, signature.args, strict=True)
         ]
         return call_named(builder, symbol, ir.DoubleType(), [*numbers, ir.IntType(32)(0)])
 

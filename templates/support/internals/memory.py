@@ -336,6 +336,6 @@ def invoke(context, function, data, part):
 
 
 def word(builder, address, place):
-    """The 64-bit word at a place, counted in words, from an address."""
+    """Load the 64-bit word at a place, counted in words, from an address."""
     pointer = builder.inttoptr(address, ir.IntType(64).as_pointer())
     return builder.load(builder.gep(pointer, [place]))

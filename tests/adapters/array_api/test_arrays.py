@@ -26,14 +26,16 @@ def module():
 )
 def test_tensors_are_taken_as_numpy_s_arrays_are(module, made, real):
     """JAX has float64 by a setting for the whole process."""
-    given = [VALUES.astype(real), VALUES[0].astype(real)]
-    expected = module.jacobian(*given)
-    found = module.jacobian(*map(made, given))
-    for each, other in zip(found, expected, strict=True):
+    arguments = [VALUES.astype(real), VALUES[0].astype(real)]
+    expected = module.jacobian(*arguments)
+    actual = module.jacobian(*map(made, arguments))
+    for each, other in zip(actual, expected, strict=True):
         assert type(each) is np.ndarray and each.dtype == real
         np.testing.assert_array_equal(each, other)
-    transposed = made(np.ascontiguousarray(given[0].T)).T
-    np.testing.assert_array_equal(module.value(transposed, made(given[1])), module.value(*given))
+    transposed = made(np.ascontiguousarray(arguments[0].T)).T
+    np.testing.assert_array_equal(
+        module.value(transposed, made(arguments[1])), module.value(*arguments)
+    )
 
 
 def test_tensors_that_are_no_real_numbers_of_the_cpu_are_refused(module):

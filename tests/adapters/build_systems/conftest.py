@@ -46,7 +46,7 @@ def printed(
     """Return what a command prints; assert that it ends with `status`."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_COLOR": "1"}
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=cwd,
         env={**environment, **more},
@@ -55,8 +55,8 @@ def printed(
         text=True,
         encoding="utf-8",
     )
-    assert done.returncode == status, done.stdout
-    return done.stdout
+    assert process.returncode == status, process.stdout
+    return process.stdout
 
 
 @pytest.fixture(scope="session")

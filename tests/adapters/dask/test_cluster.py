@@ -58,24 +58,24 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(module, samples):
         victim, *_ = client.run(os.getpid).values()
         os.kill(victim, signal.SIGKILL)
         wait([future, *parts], timeout=60)
-        found = future.result(), np.concatenate(client.gather(parts))
+        actual = future.result(), np.concatenate(client.gather(parts))
         assert victim not in client.run(os.getpid).values()
     expected = module.vjp(samples, W_value, ones)
-    np.testing.assert_allclose(found[0], expected.W)
-    np.testing.assert_allclose(found[1], expected.x)
+    np.testing.assert_allclose(actual[0], expected.W)
+    np.testing.assert_allclose(actual[1], expected.x)
 
 
 def test_workers_with_other_caches(module, samples, tmp_path):
     cache = tmp_path / "cache"
     with cluster(DERIVATRIX_CACHE=str(cache)) as processes, Client(processes) as client:
-        given = samples[:2], np.ones((3, 2))
-        future = client.submit(module.value, *given)
+        arguments = samples[:2], np.ones((3, 2))
+        future = client.submit(module.value, *arguments)
         with pytest.raises(
             dx.LoadError, match=r"is not in the cache of this process.*send the mod"
         ):
             future.result(timeout=60)
-        lazy = map_samples(module.value, da.from_array(samples, (200, -1)), given[1])
-        np.testing.assert_allclose(lazy.compute(), module.value(samples, given[1]))
+        lazy = map_samples(module.value, da.from_array(samples, (200, -1)), arguments[1])
+        np.testing.assert_allclose(lazy.compute(), module.value(samples, arguments[1]))
     assert [*cache.glob("*/*/clustered.py")]
 
 
@@ -127,5 +127,5 @@ def test_a_worker_with_another_version(module, samples, other_version):
 def test_the_page():
     """A classifier learns from more samples than workers may hold; joblib, a search for an
     estimator that holds a module, and multiprocessing."""
-    found = run_page("dask")
-    assert found["accuracy"] > 0.95
+    result = run_page("dask")
+    assert result["accuracy"] > 0.95

@@ -26,15 +26,15 @@ SAMPLES, CHUNK = 7, 3
 def values(function, real):
     """An argument for each input."""
     random = np.random.default_rng(0)
-    found = []
+    result = []
     for leaf in function.inputs:
         shape = tuple(SIZES[str(size)] for size in leaf.shape)
         full = (SAMPLES,) * (leaf.name in function.batch) + shape
         array = random.normal(size=full)
         if leaf.structure == "spd":
             array = array @ array.swapaxes(-1, -2) + np.eye(SIZES["n"])
-        found.append(array.astype(real) if shape else real(2))
-    return found
+        result.append(array.astype(real) if shape else real(2))
+    return result
 
 
 def extras(module, kind, arguments, real):
@@ -67,12 +67,12 @@ def agrees(module, kind, real, other=None):
     arguments += extras(module, kind, arguments, real)
     expected = getattr(module, kind)(*arguments)
     lazy = map_samples(getattr(other or module, kind), *map(chunked, arguments))
-    (found,) = dask.compute(lazy, scheduler="synchronous")
-    assert [type(part) for part in (lazy, found)] == [type(expected)] * 2 or not isinstance(
+    (actual,) = dask.compute(lazy, scheduler="synchronous")
+    assert [type(part) for part in (lazy, actual)] == [type(expected)] * 2 or not isinstance(
         expected, tuple
     )
     tolerance = 1e-10 if real is np.float64 else 1e-4
-    for one, two, three in zip(*map(leaves, (lazy, found, expected)), strict=True):
+    for one, two, three in zip(*map(leaves, (lazy, actual, expected)), strict=True):
         assert isinstance(one, da.Array)
         assert one.shape == two.shape == three.shape
         assert one.dtype == one._meta.dtype == two.dtype == three.dtype == real
@@ -114,9 +114,9 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
     points = np.stack([POINT, 2 * POINT])
     for kind, more in (("value", []), ("vjp", [np.ones(2)]), ("hvp", [full(), points])):
         lazy = map_samples(getattr(module, kind), full(), da.from_array(points, (1, -1)), *more)
-        found = dask.compute(lazy, scheduler="synchronous")
+        result = dask.compute(lazy, scheduler="synchronous")
         for one, other in zip(
-            *map(leaves, (found, getattr(module, kind)(close, points, *more))), strict=True
+            *map(leaves, (result, getattr(module, kind)(close, points, *more))), strict=True
         ):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 

@@ -32,8 +32,8 @@ def build(folder, *options):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = checkout(tmp_path_factory.mktemp("checkout"))
-    done = build(folder)
-    assert done.returncode == 0, done.stderr
+    process = build(folder)
+    assert process.returncode == 0, process.stderr
     return folder / "site"
 
 
@@ -48,10 +48,10 @@ def test_nothing_is_read_from_a_network(site) -> None:
 
 def test_the_search_finds_functions_and_words(site) -> None:
     index = (site / "searchindex.js").read_text("utf-8")
-    found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
-    assert "solve_continuous_lyapunov" in json.dumps(found["objects"])
-    assert "choleski" in found["terms"] and "aswan" in found["terms"]  # stems of words
-    assert not [word for word in found["terms"] if word.startswith("0x")]  # of objects in memory
+    result = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    assert "solve_continuous_lyapunov" in json.dumps(result["objects"])
+    assert "choleski" in result["terms"] and "aswan" in result["terms"]  # stems of words
+    assert not [word for word in result["terms"] if word.startswith("0x")]  # of objects in memory
 
 
 def test_the_reference_has_public_names_parameters_types_and_sources(site) -> None:
@@ -90,10 +90,10 @@ def test_a_wrong_link_and_a_failing_example_are_errors(tmp_path) -> None:
     folder = checkout(tmp_path)
     with open(folder / "docs/compare.md", "a", encoding="utf-8") as page:
         page.write("\n[nowhere](nowhere.md)\n")
-    done = build(folder, "-D", "plot_gallery=0")
-    assert done.returncode != 0 and "nowhere" in done.stderr
+    process = build(folder, "-D", "plot_gallery=0")
+    assert process.returncode != 0 and "nowhere" in process.stderr
     for example in (folder / "examples/gallery").glob("*.py"):
         example.unlink()
     (folder / "examples/gallery/wrong.py").write_text('"""\nWrong\n=====\n"""\n\nassert 1 == 2\n')
-    done = build(folder)
-    assert done.returncode != 0 and "AssertionError" in done.stderr
+    process = build(folder)
+    assert process.returncode != 0 and "AssertionError" in process.stderr

@@ -38,11 +38,11 @@ def checked(function: Function, real: str, module=None) -> None:  # type: ignore
     moving = [leaf for leaf in function.inputs if leaf.name in function.wrt]
 
     def of_moving(*arrays: jax.Array) -> jax.Array:
-        found = dict(inputs)
+        actual = dict(inputs)
         for leaf, array in zip(moving, arrays, strict=True):
             turned = leaf.structure == "orthogonal"
-            found[leaf.name] = rotated(inputs[leaf.name], array) if turned else array
-        return of_all(**found)
+            actual[leaf.name] = rotated(inputs[leaf.name], array) if turned else array
+        return of_all(**actual)
 
     at = [inputs[leaf.name] for leaf in moving]
     result = of_moving(*at)

@@ -22,23 +22,23 @@ def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
     here = [jnp.asarray(X), jnp.asarray(cotangent)]
 
     def backward(function: Callable[..., jax.Array]) -> Callable[[], Any]:
-        made = jax.jit(lambda X, cotangent: jax.vjp(function, X)[1](cotangent)[0])
-        return lambda: made(*here).block_until_ready()
+        compiled_function = jax.jit(lambda X, cotangent: jax.vjp(function, X)[1](cotangent)[0])
+        return lambda: compiled_function(*here).block_until_ready()
 
     def gradient(function: Callable[..., jax.Array]) -> Callable[[], Any]:
-        made = jax.jit(jax.grad(function))
-        return lambda: made(here[0]).block_until_ready()
+        compiled_function = jax.jit(jax.grad(function))
+        return lambda: compiled_function(here[0]).block_until_ready()
 
     vjp, grad = dx.compile(square).vjp, dx.compile(energy).gradient
-    found = {}
-    for group, declared, own, made, alone in (
+    result = {}
+    for group, declared, own, compiled_function, alone in (
         ("VJP", square, lambda X: X @ X, backward, lambda: vjp(X, cotangent)),
         ("gradient", energy, lambda X: jnp.sum((X @ X) ** 2), gradient, lambda: grad(X)),
     ):
-        found[group] = {
-            "JAX's own": made(own),
-            "derivatrix.jax": made(derivatrix.jax.function(declared)),
-            "pure_callback": made(derivatrix.jax.function(declared, native=False)),
+        result[group] = {
+            "JAX's own": compiled_function(own),
+            "derivatrix.jax": compiled_function(derivatrix.jax.function(declared)),
+            "pure_callback": compiled_function(derivatrix.jax.function(declared, native=False)),
             "module alone": alone,
         }
-    return found
+    return result

@@ -77,8 +77,8 @@ def test_ten_thousand_calls_from_four_threads(ours, logdet):
             if number % 500 == place:
                 with pytest.raises(Exception, match="not positive definite"):
                     logdet(-jnp.eye(3), 1.0).block_until_ready()
-            found = backward(A).block_until_ready()
-        right.append(np.allclose(found, expected))
+            actual = backward(A).block_until_ready()
+        right.append(np.allclose(actual, expected))
 
     threads = [Thread(target=call, args=(place,), daemon=True) for place in range(4)]
     for thread in threads:
@@ -114,8 +114,8 @@ def test_a_version_that_is_not_known_is_left_to_python(monkeypatch):
     jax_calls._ffi_target.cache_clear()
     other = derivatrix.jax.function(dx.function("other", [X], X @ X - X))
     with pytest.warns(UserWarning, match="value is called through Python.*does not know"):
-        found = other(2 * jnp.eye(2))
-    np.testing.assert_array_equal(found, 2 * np.eye(2))
+        result = other(2 * jnp.eye(2))
+    np.testing.assert_array_equal(result, 2 * np.eye(2))
     jax_calls._ffi_target.cache_clear()
 
 
@@ -204,8 +204,10 @@ def test_types_of_arguments(ours, logdet):
 
 def test_jax_is_imported_when_it_is_used(monkeypatch):
     text = "import sys, derivatrix.jax; print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    process = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "False\n"
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(MissingPackageError, match=r"derivatrix\[jax\]"):
         derivatrix.jax.function(square)
@@ -220,8 +222,8 @@ def test_functions_are_pickled_and_copied(again):
     one = dx.function("one", [s, x], s * x @ x)
     many = dx.function("many", [s, x], s * x @ x, batch=[x])
     ours = derivatrix.jax.function(one, batched=many)
-    found = again(ours)
+    result = again(ours)
     points = jnp.ones((4, 3))
-    np.testing.assert_array_equal(jax.vmap(found, (None, 0))(2.0, points), [6.0] * 4)
-    assert found(self=2, x=points[0]) == ours(2, points[0]) == ours(np.int64(2), points[0]) == 6
-    assert found.__name__ == "one" and str(inspect.signature(found)) == "(self, x)"
+    np.testing.assert_array_equal(jax.vmap(result, (None, 0))(2.0, points), [6.0] * 4)
+    assert result(self=2, x=points[0]) == ours(2, points[0]) == ours(np.int64(2), points[0]) == 6
+    assert result.__name__ == "one" and str(inspect.signature(result)) == "(self, x)"

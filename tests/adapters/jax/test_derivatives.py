@@ -37,8 +37,8 @@ def test_examples_are_right(name, real):
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(each, marks=[] if each.name in USUAL else [pytest.mark.thorough], id=each.name)
-        for each in CASES
+        pytest.param(case, marks=[] if case.name in USUAL else [pytest.mark.thorough], id=case.name)
+        for case in CASES
     ],
 )
 def test_cases_are_right(function, real):
@@ -84,7 +84,7 @@ def test_a_fault_of_a_ten_thousandth_is_refused(name, kind, place):
 
 @pytest.mark.parametrize("made", [jax.jit, lambda function: function], ids=["jit", "eager"])
 def test_transformations_are_those_of_a_function_of_jax(square, made):
-    ours, own = made(derivatrix.jax.function(square)), lambda X: X @ X
+    ours, jax_function = made(derivatrix.jax.function(square)), lambda X: X @ X
     X = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)))
     for transformed in (
         jax.jacrev,
@@ -101,7 +101,7 @@ def test_transformations_are_those_of_a_function_of_jax(square, made):
     ):
         for one, other in zip(
             jax.tree.leaves(made(transformed(ours))(X)),
-            jax.tree.leaves(transformed(own)(X)),
+            jax.tree.leaves(transformed(jax_function)(X)),
             strict=True,
         ):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -113,13 +113,13 @@ def test_a_structured_input_is_replaced_by_the_nearest_of_its_structure():
     ours = derivatrix.jax.function(dx.function("scaled", [S, t], t * dx.logdet(S)))
     A = jnp.asarray(np.random.default_rng(1).normal(size=(3, 3))) / 3 + 2 * jnp.eye(3)
 
-    def own(A, t):
+    def jax_function(A, t):
         return t * jnp.linalg.slogdet((A + A.T) / 2)[1]
 
     for order in (jax.grad, jax.hessian):
         for one, other in zip(
             jax.tree.leaves(order(ours, (0, 1))(A, 1.5)),
-            jax.tree.leaves(order(own, (0, 1))(A, 1.5)),
+            jax.tree.leaves(order(jax_function, (0, 1))(A, 1.5)),
             strict=True,
         ):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
@@ -169,16 +169,16 @@ def loops(function, *arrays):
 
 
 def test_a_batched_module_is_used_where_there_is_one(losses):
-    own, one, batched, many, arrays = losses
+    jax_function, one, batched, many, arrays = losses
     for found, looping in ((one, True), (batched, False), (many, False)):
-        np.testing.assert_allclose(found(*arrays), own(*arrays), rtol=1e-12)
+        np.testing.assert_allclose(found(*arrays), jax_function(*arrays), rtol=1e-12)
         assert loops(found, *arrays) == looping
         assert loops(jax.grad(lambda *a, f=found: f(*a).sum(), (0, 1)), *arrays) == looping
 
 
 @pytest.mark.parametrize("which", [2, 3], ids=["vmap", "many"])
 def test_derivatives_for_a_batch(losses, which):
-    own, ours, arrays = losses[0], losses[which], losses[-1]
+    jax_function, ours, arrays = losses[0], losses[which], losses[-1]
     check_grads(ours, arrays, 2)
     for transformed in (
         lambda f: jax.jacrev(f, (0, 1)),
@@ -188,7 +188,7 @@ def test_derivatives_for_a_batch(losses, which):
     ):
         for one, other in zip(
             jax.tree.leaves(jax.jit(transformed(ours))(*arrays)),
-            jax.tree.leaves(transformed(own)(*arrays)),
+            jax.tree.leaves(transformed(jax_function)(*arrays)),
             strict=True,
         ):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
@@ -207,8 +207,8 @@ def test_gradients_sample_by_sample():
         jax.jacrev(samples, 1)(x, W), jax.jacrev(expected, 1)(x, W), rtol=1e-10, atol=1e-12
     )
     weights = jnp.stack([W, 2 * W])
-    own = jax.vmap(lambda W: ours(x[0], W))(weights)  # what that module shares is mapped
-    np.testing.assert_allclose(own, [ours(x[0], W), ours(x[0], 2 * W)], rtol=1e-12)
+    jax_function = jax.vmap(lambda W: ours(x[0], W))(weights)  # what that module shares is mapped
+    np.testing.assert_allclose(jax_function, [ours(x[0], W), ours(x[0], 2 * W)], rtol=1e-12)
 
 
 def test_a_batched_function_is_compiled():

@@ -60,27 +60,27 @@ def agree(one, other, tolerance=1e-10):
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_second_derivatives(name, operator):
-    declared, own, arrays = FUNCTIONS[name]
+    declared, jax_function, arrays = FUNCTIONS[name]
     places, transformed = tuple(range(len(arrays))), OPERATORS[operator]
     ours, expected = (
         jax.jit(transformed(function, places))(*arrays)
-        for function in (derivatrix.jax.function(declared), own)
+        for function in (derivatrix.jax.function(declared), jax_function)
     )
     agree(ours, expected)
 
 
 def test_second_derivatives_without_jit():
-    declared, own, arrays = FUNCTIONS["layer"]
+    declared, jax_function, arrays = FUNCTIONS["layer"]
     ours = derivatrix.jax.function(declared)
-    agree(jax.hessian(ours, (0, 2))(*arrays), jax.hessian(own, (0, 2))(*arrays))
+    agree(jax.hessian(ours, (0, 2))(*arrays), jax.hessian(jax_function, (0, 2))(*arrays))
 
 
 def test_second_derivatives_in_single_precision():
-    declared, own, arrays = FUNCTIONS["layer"]
+    declared, jax_function, arrays = FUNCTIONS["layer"]
     singles = [array.astype(np.float32) for array in arrays]
     ours = jax.hessian(derivatrix.jax.function(declared), (0, 1, 2))(*singles)
     assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {np.dtype(np.float32)}
-    agree(ours, jax.hessian(own, (0, 1, 2))(*arrays), 1e-5)
+    agree(ours, jax.hessian(jax_function, (0, 1, 2))(*arrays), 1e-5)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -93,7 +93,7 @@ def test_samples(has_batched):
     """Under vmap, and as a function of all samples; the module with a batch axis is called once."""
     many = dx.function("layers", [W, b, x], LAYER, batch=[x])
     ours = derivatrix.jax.function(FUNCTIONS["layer"][0], batched=many if has_batched else None)
-    own, (weights, bias, _) = FUNCTIONS["layer"][1], WEIGHTS
+    jax_function, (weights, bias, _) = FUNCTIONS["layer"][1], WEIGHTS
     samples = RANDOM.normal(size=(4, 3))
     axes = (None, None, 0)
     for transformed in (
@@ -101,11 +101,11 @@ def test_samples(has_batched):
         lambda f: jax.vmap(jax.jacfwd(jax.jacrev(f, (0, 2)), (0, 2)), axes),
         lambda f: jax.hessian(lambda *a: jnp.sum(jax.vmap(f, axes)(*a) ** 2), (0, 1, 2)),
     ):
-        expected = jax.jit(transformed(own))(weights, bias, samples)
+        expected = jax.jit(transformed(jax_function))(weights, bias, samples)
         agree(jax.jit(transformed(ours))(weights, bias, samples), expected)
     agree(
         jax.jit(jax.hessian(derivatrix.jax.function(many), (0, 1, 2)))(weights, bias, samples),
-        jax.jit(jax.hessian(jax.vmap(own, axes), (0, 1, 2)))(weights, bias, samples),
+        jax.jit(jax.hessian(jax.vmap(jax_function, axes), (0, 1, 2)))(weights, bias, samples),
     )
 
 
@@ -124,9 +124,9 @@ def test_the_second_module_with_a_batch_axis_is_called_once(has_batched):
 
 def test_inputs_without_derivatives():
     declared = dx.function("layer", [W, b, x], LAYER, wrt=[x, W])
-    own, arrays = FUNCTIONS["layer"][1:]
+    jax_function, arrays = FUNCTIONS["layer"][1:]
     ours = derivatrix.jax.function(declared)
-    agree(jax.hessian(ours, (0, 2))(*arrays), jax.hessian(own, (0, 2))(*arrays))
+    agree(jax.hessian(ours, (0, 2))(*arrays), jax.hessian(jax_function, (0, 2))(*arrays))
     with pytest.raises(dx.UnsupportedError, match="a derivative by b is asked for"):
         jax.jacfwd(jax.jacrev(ours, 0), 1)(*arrays)
 

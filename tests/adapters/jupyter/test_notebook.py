@@ -14,7 +14,7 @@ from tests.pages import blocks
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def outputs(tmp_path_factory):
     """Return the outputs of each cell, by MIME type."""
     folder = tmp_path_factory.mktemp("kernels")
     kernel = folder / "kernels" / "derivatrix"
@@ -46,26 +46,26 @@ def shown(tmp_path_factory):
         (6, r"\bar{x} = 2 \bar{y} B^{-1} x"),
     ],
 )
-def test_mathematics_is_latex(shown, cell, expected):
-    latex = shown[cell]["text/latex"]
+def test_mathematics_is_latex(outputs, cell, expected):
+    latex = outputs[cell]["text/latex"]
     assert latex.startswith("$") and latex.endswith("$") and latex.isascii()
     assert expected in latex
 
 
-def test_a_report_is_a_short_table(shown):
-    html, text = shown[4]["text/html"], shown[4]["text/plain"]
+def test_a_report_is_a_short_table(outputs):
+    html, text = outputs[4]["text/html"], outputs[4]["text/plain"]
     assert "<table>" in html and "energy: passed" in html
     assert len(text) < 100 and len(html) < 5000
 
 
-def test_an_operator_is_a_line(shown):
-    assert "energy: Hessian by A and x: 4 x 2" in shown[5]["text/html"]
+def test_an_operator_is_a_line(outputs):
+    assert "energy: Hessian by A and x: 4 x 2" in outputs[5]["text/html"]
 
 
-def test_a_function_is_its_report(shown):
-    view = Page(shown[8]["text/html"])
+def test_a_function_is_its_report(outputs):
+    view = Page(outputs[8]["text/html"])
     assert view.all("h1") == ["form(x, B) → ()"] and view.all("math", display="block")
 
 
-def test_the_magic_assigns_the_function(shown):
-    assert shown[7]["text/plain"] == "'2 ȳ B⁻¹ x'"
+def test_the_magic_assigns_the_function(outputs):
+    assert outputs[7]["text/plain"] == "'2 ȳ B⁻¹ x'"

@@ -31,7 +31,7 @@ def chromium():
 
 
 @pytest.fixture
-def opened(chromium, request):
+def open_page(chromium, request):
     """Opens the page of a server in a tab of its own. What goes wrong in a tab fails the test."""
     wrong = []
     context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
@@ -50,16 +50,16 @@ def opened(chromium, request):
     assert not wrong
 
 
-def test_an_example_is_there_at_first(server, opened):
-    page = opened(server)
+def test_an_example_is_there_at_first(server, open_page):
+    page = open_page(server)
     page.locator(DONE).wait_for()
     assert page.input_value("#text") == "x'*A*x"
     assert page.locator("#kind-gradient math").count() == 1
     assert "A" in page.text_content("#kind-gradient math")
 
 
-def test_typing_declares_inputs_and_shows_formulas(server, opened):
-    page = opened(server, f="X", **{"in": "X: n n"})
+def test_typing_declares_inputs_and_shows_formulas(server, open_page):
+    page = open_page(server, f="X", **{"in": "X: n n"})
     page.locator(DONE).wait_for()
     page.focus("#text")
     page.keyboard.press("End")
@@ -71,8 +71,8 @@ def test_typing_declares_inputs_and_shows_formulas(server, opened):
     page.locator("#kind-vjp .formula").nth(1).wait_for(state="detached")
 
 
-def test_every_example_is_derived(server, opened):
-    page = opened(server)
+def test_every_example_is_derived(server, open_page):
+    page = open_page(server)
     for chip in page.locator(".chip").all():
         page.locator(DONE).wait_for()
         page.evaluate("document.querySelector('#status').textContent = ''")
@@ -81,8 +81,8 @@ def test_every_example_is_derived(server, opened):
     assert page.locator("#error").is_hidden()
 
 
-def test_copies_are_the_texts(server, opened):
-    page = opened(server, f="X*X", **{"in": "X: n n"})
+def test_copies_are_the_texts(server, open_page):
+    page = open_page(server, f="X*X", **{"in": "X: n n"})
     page.locator(DONE).wait_for()
     page.get_by_role("button", name="VJP by X as NumPy").click()
     assert page.evaluate("navigator.clipboard.readText()") == "cotangent @ X.T + X.T @ cotangent"
@@ -90,8 +90,8 @@ def test_copies_are_the_texts(server, opened):
     assert page.inner_text("#kind-value pre") == "Y = X^{2}"
 
 
-def test_an_error_is_marked_and_announced(server, opened):
-    page = opened(server, f="sum(A*u)", **{"in": "A: m n; u: m"})
+def test_an_error_is_marked_and_announced(server, open_page):
+    page = open_page(server, f="sum(A*u)", **{"in": "A: m n; u: m"})
     page.locator("#error").wait_for()
     assert page.locator("#error").get_attribute("role") == "alert"
     assert page.inner_text("#error mark") == "*"
@@ -101,8 +101,8 @@ def test_an_error_is_marked_and_announced(server, opened):
     page.locator(DONE).wait_for()
 
 
-def test_a_slow_derivation_is_stopped_and_shows_what_it_has(strict, opened):
-    page = opened(strict, f=SLOW["text"], **{"in": INPUTS})
+def test_a_slow_derivation_is_stopped_and_shows_what_it_has(strict, open_page):
+    page = open_page(strict, f=SLOW["text"], **{"in": INPUTS})
     page.locator("#error", has_text="stopped after 5 seconds").wait_for()
     assert page.locator("#kind-value math").count() == 1
     page.fill("#text", "X*A")
@@ -110,8 +110,8 @@ def test_a_slow_derivation_is_stopped_and_shows_what_it_has(strict, opened):
     assert page.locator("#error").is_hidden()
 
 
-def test_a_killed_process_is_told_of(server, opened):
-    page = opened(server, f=SLOW["text"], **{"in": INPUTS})
+def test_a_killed_process_is_told_of(server, open_page):
+    page = open_page(server, f=SLOW["text"], **{"in": INPUTS})
     page.locator("#kind-value").wait_for()
     for process in [*server.processes.running]:
         os.kill(process.pid, signal.SIGKILL)
@@ -120,8 +120,8 @@ def test_a_killed_process_is_told_of(server, opened):
     page.locator(DONE).wait_for()
 
 
-def test_typing_on_ends_what_nobody_waits_for(server, opened):
-    page = opened(server, f=SLOW["text"], **{"in": INPUTS})
+def test_typing_on_ends_what_nobody_waits_for(server, open_page):
+    page = open_page(server, f=SLOW["text"], **{"in": INPUTS})
     page.locator("#kind-value").wait_for()
     (slow,) = server.processes.running
     page.fill("#text", "X*A")
@@ -130,25 +130,25 @@ def test_typing_on_ends_what_nobody_waits_for(server, opened):
     assert not slow.is_alive()
 
 
-def test_two_tabs_do_not_disturb_each_other(server, opened):
-    first = opened(server, f=long(2)["text"], **{"in": INPUTS})
+def test_two_tabs_do_not_disturb_each_other(server, open_page):
+    first = open_page(server, f=long(2)["text"], **{"in": INPUTS})
     first.locator("#kind-value").wait_for()
-    second = opened(server, f="inv(X)", **{"in": "X: n n invertible"})
+    second = open_page(server, f="inv(X)", **{"in": "X: n n invertible"})
     second.locator(DONE).wait_for()
     first.locator(DONE).wait_for()
     assert "det" in first.inner_text("#kind-value") and second.input_value("#text") == "inv(X)"
     assert first.locator("#kind-hvp").count() == 1
 
 
-def test_a_link_holds_the_state(server, opened):
-    page = opened(server, f="x'*A*x", **{"in": "x: n; A: n n symmetric"}, wrt="x")
+def test_a_link_holds_the_state(server, open_page):
+    page = open_page(server, f="x'*A*x", **{"in": "x: n; A: n n symmetric"}, wrt="x")
     page.locator(DONE).wait_for()
     page.locator("#structure summary").click()
     page.locator("#size-n").fill("7")
     page.get_by_role("radio", name="Index").check(force=True)
     page.locator("figcaption b", has_text="7 × 7").wait_for()
     page.get_by_role("button", name="Copy link").click()
-    other = opened(server)
+    other = open_page(server)
     other.goto("about:blank")
     other.goto(page.evaluate("navigator.clipboard.readText()"))
     other.locator("figcaption b", has_text="7 × 7").wait_for()
@@ -157,8 +157,8 @@ def test_a_link_holds_the_state(server, opened):
     assert other.inner_text("#kind-gradient pre") == page.inner_text("#kind-gradient pre")
 
 
-def test_the_page_is_used_by_keyboard_alone(server, opened):
-    page = opened(server, f="x'*x", **{"in": "x: n"})
+def test_the_page_is_used_by_keyboard_alone(server, open_page):
+    page = open_page(server, f="x'*x", **{"in": "x: n"})
     page.locator(DONE).wait_for()
     page.focus("#text")
     page.keyboard.press("Tab")
@@ -172,8 +172,8 @@ def test_the_page_is_used_by_keyboard_alone(server, opened):
 
 
 @pytest.mark.parametrize("width", [360, 800, 1400])
-def test_nothing_is_wider_than_the_page(server, opened, width):
-    page = opened(
+def test_nothing_is_wider_than_the_page(server, open_page, width):
+    page = open_page(
         server, f="softmax(W*x+b)", **{"in": "W: k d; x: d; b: k"}, open="steps,structure"
     )
     page.set_viewport_size({"width": width, "height": 800})
@@ -182,8 +182,8 @@ def test_nothing_is_wider_than_the_page(server, opened, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_everything_that_is_used_has_a_name(server, opened):
-    page = opened(server, f="x'*A*x", **{"in": "x: n; A: n n"}, open="steps,structure,verify")
+def test_everything_that_is_used_has_a_name(server, open_page):
+    page = open_page(server, f="x'*A*x", **{"in": "x: n; A: n n"}, open="steps,structure,verify")
     page.locator(DONE).wait_for()
     nameless = page.evaluate(
         """[...document.querySelectorAll("button, input, select, textarea, canvas, summary")]

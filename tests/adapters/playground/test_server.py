@@ -289,10 +289,10 @@ def test_the_module_is_verified_and_measured_and_packed(server, tmp_path):
         assert {"generated/f.py", "generated/certificate.md"} <= {*packed.namelist()}
         packed.extractall(tmp_path)
     code = "import generated.f as f; print(f.vjp([[2.0]], [[1.0]]))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "[[4.]]", done.stderr
+    assert process.stdout.strip() == "[[4.]]", process.stderr
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
     def compiled(function: Callable[[Any], Any], mode: Any) -> Callable[[], Any]:
         X = pt.dmatrix("X")
         value = function(X)
-        made = pytensor.function([X], [value, pytensor.gradient.grad(value, X)], mode=mode)
-        return lambda: made(point)
+        compiled_function = pytensor.function(
+            [X], [value, pytensor.gradient.grad(value, X)], mode=mode
+        )
+        return lambda: compiled_function(point)
 
     op = operator(module)
     return {

@@ -39,7 +39,7 @@ def data(count: int) -> tuple[np.ndarray, np.ndarray]:
 def model(count: int, own: bool) -> Any:
     """The PyMC model; own: with PyTensor's likelihood."""
     distances, values = data(count)
-    with pm.Model() as made:
+    with pm.Model() as pymc_model:
         parameters = [pm.LogNormal(name, 0.0, 1.0) for name in ("scale", "rate", "noise")]
         if own:
             s, r, t = parameters
@@ -47,28 +47,28 @@ def model(count: int, own: bool) -> Any:
             pm.MvNormal("values", np.zeros(count), cov=covariance, observed=values)
         else:
             pm.Potential("values", operator(likelihood())(*parameters, distances, values))
-    return made
+    return pymc_model
 
 
-def sampled(made: Any, draws: int) -> tuple[float, Any]:
+def sampled(pymc_model: Any, draws: int) -> tuple[float, Any]:
     """The seconds that sampling takes, compilation included, and the draws."""
     start = time.perf_counter()
-    with made, pytensor.config.change_flags(mode="NUMBA"):
-        found = pm.sample(draws, tune=draws, chains=1, random_seed=1, progressbar=False)
-    return time.perf_counter() - start, found.posterior
+    with pymc_model, pytensor.config.change_flags(mode="NUMBA"):
+        result = pm.sample(draws, tune=draws, chains=1, random_seed=1, progressbar=False)
+    return time.perf_counter() - start, result.posterior
 
 
-def density(made: Any) -> Any:
+def density(pymc_model: Any) -> Any:
     """The function of the logarithms of the parameters to that of the density, and its gradient."""
     with pytensor.config.change_flags(mode="NUMBA"):
-        function = made.logp_dlogp_function(ravel_inputs=True)
+        function = pymc_model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
     return function
 
 
-def evaluation(made: Any) -> float:
+def evaluation(pymc_model: Any) -> float:
     """Microseconds that the density and its gradient take."""
-    function, point = density(made), np.zeros(3)
+    function, point = density(pymc_model), np.zeros(3)
     function(point)
     times = []
     for _ in range(200):
@@ -81,9 +81,9 @@ def evaluation(made: Any) -> float:
 if __name__ == "__main__":
     for count in (20, 100):
         for own in (False, True):
-            made = model(count, own)
-            cost = evaluation(made)
-            seconds, posterior = sampled(made, 500)
+            pymc_model = model(count, own)
+            cost = evaluation(pymc_model)
+            seconds, posterior = sampled(pymc_model, 500)
             means = ", ".join(f"{name} {float(posterior[name].mean()):.3f}" for name in posterior)
             who = "PyTensor" if own else "derivatrix"
             print(f"n = {count}: {who} {cost:.0f} us a gradient, {seconds:.1f} s, means {means}")

@@ -17,8 +17,8 @@ def test_densities_and_gradients_agree(ours):
     """But for the constant that ours leaves out."""
     functions = [density(made) for made in (ours, model(COUNT, own=True))]
     points = np.random.default_rng(0).normal(size=(3, 3)) / 2
-    found, expected = ([each(point) for point in points] for each in functions)
-    for (value, gradient), (own, by_pytensor) in zip(found, expected, strict=True):
+    actual, expected = ([function(point) for point in points] for function in functions)
+    for (value, gradient), (own, by_pytensor) in zip(actual, expected, strict=True):
         assert np.linalg.norm(by_pytensor) > 1
         np.testing.assert_allclose(gradient, by_pytensor, rtol=1e-8)
         np.testing.assert_allclose(value - own, COUNT * np.log(2 * np.pi) / 2, rtol=1e-8)

@@ -75,7 +75,7 @@ def test_float32() -> None:
     function, shapes = CASES["array"]
     values = drawn(*shapes, dtype=np.float32)
     verify_grad(function, values, rng=np.random.default_rng(1), mode=PYTHON)
-    made = function(*(pt.as_tensor_variable(each) for each in values))
+    made = function(*(pt.as_tensor_variable(value) for value in values))
     assert made.dtype == "float32" and made.eval(mode="NUMBA").dtype == np.float32
     mixed = operator(PRODUCT)(values[0], pt.dmatrix(), values[2])
     assert mixed.dtype == "float64"
@@ -96,9 +96,9 @@ def test_forward_derivatives(name: str) -> None:
         value = value if name == "scalar" else pytensor.gradient.grad(value, M)
     both = [Rop(value, M, N, use_op_rop_implementation=own) for own in (True, False)]
     point, along = drawn((3, 3), (3, 3))
-    found = pytensor.function([M, N], both, mode=PYTHON)(point @ point.T + np.eye(3), along)
-    assert np.abs(found[0]).max() > 0.1
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+    result = pytensor.function([M, N], both, mode=PYTHON)(point @ point.T + np.eye(3), along)
+    assert np.abs(result[0]).max() > 0.1
+    np.testing.assert_allclose(result[0], result[1], rtol=1e-12)
 
 
 def test_a_value_and_its_gradient_are_one_call_which_raises() -> None:
@@ -111,8 +111,8 @@ def test_a_value_and_its_gradient_are_one_call_which_raises() -> None:
     ]
     module, point = dx.compile(LIKELIHOOD), 2 * np.eye(3)
     expected = module.value_and_gradient(point, np.eye(3))
-    for found, wanted in zip(function(point), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    for actual, wanted in zip(function(point), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-14)
     with pytest.raises(np.linalg.LinAlgError):
         function(-np.eye(3))
     with pytest.raises(ValueError, match="likelihood"):
@@ -153,10 +153,10 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure: str) ->
         M, x = pt.dmatrix(), pt.dvector()
         value = operator(module)(M, x)
         gradients = pytensor.gradient.grad(value.sum(), [M, x])
-        found = pytensor.function([M, x], [value, *gradients], mode=PYTHON)(full(), POINT)
+        actual = pytensor.function([M, x], [value, *gradients], mode=PYTHON)(full(), POINT)
         expected = module.value(close, POINT)
         cotangents = module.vjp(close, POINT, np.ones(np.shape(expected)))
-        for one, other in zip(found, (expected, *cotangents), strict=True):
+        for one, other in zip(actual, (expected, *cotangents), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
         random = np.random.default_rng(1)
         verify_grad(operator(module), [full(), POINT], rng=random, mode=PYTHON, abs_tol=1e-5)
@@ -245,5 +245,5 @@ def test_operators_are_pickled() -> None:
 
 
 def test_the_page_runs() -> None:
-    found = run_page("pytensor")
-    assert found["gradient"].shape == (2, 2)
+    result = run_page("pytensor")
+    assert result["gradient"].shape == (2, 2)

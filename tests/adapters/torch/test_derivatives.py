@@ -60,8 +60,8 @@ SINGLE = ("square", "energy", "product", "classifier", "loss", "stack", "numbers
 @pytest.mark.parametrize("name", ALL)
 def test_opcheck(name):
     op = operator(name)
-    found = torch.library.opcheck(op, tensors(op))
-    assert len(found) == 4 and {*found.values()} == {"SUCCESS"}
+    result = torch.library.opcheck(op, tensors(op))
+    assert len(result) == 4 and {*result.values()} == {"SUCCESS"}
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_single_precision(name):
     op = operator(name)
     checked = torch.library.opcheck(op, tensors(op, torch.float32), rtol=1e-3, atol=1e-3)
     assert {*checked.values()} == {"SUCCESS"}
-    given = tensors(op, torch.float32)
-    value = op(*given)
-    exact = op(*(tensor.double() for tensor in given))
+    arguments = tensors(op, torch.float32)
+    value = op(*arguments)
+    exact = op(*(tensor.double() for tensor in arguments))
     assert value.dtype == torch.float32 and exact.dtype == torch.float64
     torch.testing.assert_close(value.double(), exact, rtol=1e-4, atol=1e-4)
     value.sum().backward()
-    assert {tensor.grad.dtype for tensor in given if tensor.requires_grad} == {torch.float32}
+    assert {tensor.grad.dtype for tensor in arguments if tensor.requires_grad} == {torch.float32}
 
 
 def spoilt(module, kind):
@@ -121,15 +121,15 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
     close = nearest(structure, full())
     for module in (product(structure), scalar(structure)):
         op = derivatrix.torch.operator(module)
-        given = [torch.tensor(each, requires_grad=True) for each in (full(), POINT)]
-        value = op(*given)
+        arguments = [torch.tensor(each, requires_grad=True) for each in (full(), POINT)]
+        value = op(*arguments)
         np.testing.assert_allclose(value.detach(), module.value(close, POINT), rtol=1e-14)
-        gradients = torch.autograd.grad(value.sum(), given)
+        gradients = torch.autograd.grad(value.sum(), arguments)
         expected = module.vjp(close, POINT, np.ones(value.shape))
         for one, other in zip(gradients, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
-        assert gradcheck(op, given, check_forward_ad=True, check_batched_grad=True)
-        assert gradgradcheck(op, given, check_fwd_over_rev=True)
+        assert gradcheck(op, arguments, check_forward_ad=True, check_batched_grad=True)
+        assert gradgradcheck(op, arguments, check_fwd_over_rev=True)
 
 
 def test_what_a_triangular_input_does_not_have_is_not_read():

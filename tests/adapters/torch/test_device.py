@@ -44,15 +44,15 @@ def test_checkers_of_pytorch(name):
 def test_values_and_gradients_are_those_of_the_cpu(name, dtype):
     op, other = operator(name), cases.operator(name)
     here = tensors(other, dtype)
-    given = there(here, dtype)
-    value, expected = op(*given), other(*here)
+    arguments = there(here, dtype)
+    value, expected = op(*arguments), other(*here)
     assert value.is_cuda and value.dtype == dtype
     closeness = {torch.float64: (1e-9, 1e-9), torch.float32: (1e-3, 1e-3)}[dtype]
     options = {"rtol": closeness[0], "atol": closeness[1]}
     torch.testing.assert_close(value.cpu(), expected, **options)
     value.sum().backward()
     expected.sum().backward()
-    for one, two in zip(given, here, strict=True):
+    for one, two in zip(arguments, here, strict=True):
         if two.grad is not None:
             torch.testing.assert_close(one.grad.cpu(), two.grad, **options)
 

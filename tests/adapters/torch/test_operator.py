@@ -51,10 +51,10 @@ def test_tensors_that_are_not_contiguous(strided):
     op, x = operator("square"), matrix(4, 4, requires_grad=True)
     given = strided(x)
     assert not given.is_contiguous() or given.is_neg()
-    found, expected = op(given), given @ given
-    torch.testing.assert_close(found, expected)
+    actual, expected = op(given), given @ given
+    torch.testing.assert_close(actual, expected)
     cotangent = matrix(4, 4).T
-    (ours,) = torch.autograd.grad(found, x, cotangent, retain_graph=True)
+    (ours,) = torch.autograd.grad(actual, x, cotangent, retain_graph=True)
     torch.testing.assert_close(ours, torch.autograd.grad(expected, x, cotangent)[0])
 
 
@@ -115,8 +115,8 @@ def reference(X):
 def test_second_derivatives_by_all_modes(outer, inner):
     """PyTorch loses the outer derivative of an autograd.Function's jvp."""
     x = matrix(3, 3)
-    found = outer(inner(operator("energy")))(x)
-    torch.testing.assert_close(found, torch.func.hessian(reference)(x))
+    actual = outer(inner(operator("energy")))(x)
+    torch.testing.assert_close(actual, torch.func.hessian(reference)(x))
 
 
 def test_functions_of_torch_func():
@@ -140,8 +140,8 @@ def test_functions_of_torch_func():
 )
 def test_functions_of_torch_func_compiled(transformed):
     x = matrix(3, 3)
-    found = torch.compile(transformed(operator("energy")), fullgraph=True)(x)
-    torch.testing.assert_close(found, transformed(reference)(x))
+    actual = torch.compile(transformed(operator("energy")), fullgraph=True)(x)
+    torch.testing.assert_close(actual, transformed(reference)(x))
 
 
 def test_a_function_without_second_derivatives_has_them_by_cotangents_and_directions():
@@ -198,8 +198,8 @@ def test_sizes_stay_symbols_when_compiled(name):
     compiled = torch.compile(op, backend=counter, fullgraph=True, dynamic=True)
     rest = [] if name == "square" else [matrix(4, 3), matrix(4)]
     for size in (6, 7, 8):
-        given = [matrix(size, size if name == "square" else 3), *rest]
-        torch.testing.assert_close(compiled(*given), op(*given))
+        arguments = [matrix(size, size if name == "square" else 3), *rest]
+        torch.testing.assert_close(compiled(*arguments), op(*arguments))
     assert counter.frame_count == 1
 
 
@@ -264,8 +264,8 @@ def test_numbers_are_taken_as_the_module_takes_them():
 def test_inputs_have_any_name_of_the_declaration(name):
     number, y = dx.scalar(name), dx.vector("y", 3)
     op = derivatrix.torch.operator(dx.function("scaled", [number, y], number * y))
-    found = op(**{name: 2.0, "y": torch.ones(3, dtype=torch.float64)})
-    assert found.tolist() == [2, 2, 2]
+    result = op(**{name: 2.0, "y": torch.ones(3, dtype=torch.float64)})
+    assert result.tolist() == [2, 2, 2]
 
 
 # Other processes

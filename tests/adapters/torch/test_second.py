@@ -68,15 +68,15 @@ def agree(one, other):
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_second_derivatives(name, operator):
-    declared, own, tensors = FUNCTIONS[name]
+    declared, torch_function, tensors = FUNCTIONS[name]
     places, transformed = tuple(range(len(tensors))), OPERATORS[operator]
     ours = derivatrix.torch.operator(declared)
-    agree(transformed(ours, places)(*tensors), transformed(own, places)(*tensors))
+    agree(transformed(ours, places)(*tensors), transformed(torch_function, places)(*tensors))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_double_backward(name):
-    declared, own, tensors = FUNCTIONS[name]
+    declared, torch_function, tensors = FUNCTIONS[name]
 
     def penalty_gradients(function):
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
@@ -84,42 +84,45 @@ def test_double_backward(name):
         sum((slope**2).sum() for slope in slopes).backward()
         return [leaf.grad for leaf in leaves]
 
-    agree(penalty_gradients(derivatrix.torch.operator(declared)), penalty_gradients(own))
+    agree(penalty_gradients(derivatrix.torch.operator(declared)), penalty_gradients(torch_function))
 
 
 def test_samples():
     """Under vmap with a module that has a batch axis, and as a function of all samples."""
     many = dx.function("layers", [W, b, x], LAYER, batch=[x])
-    one, own, (weights, bias, _) = FUNCTIONS["layer"]
+    one, torch_function, (weights, bias, _) = FUNCTIONS["layer"]
     ours, samples = derivatrix.torch.operator(one, batched=many), normal(4, 3)
     for transformed in (
         lambda f: vmap(hessian(f, 2), (None, None, 0)),
         lambda f: vmap(jacfwd(jacrev(f, (0, 2)), (0, 2)), (None, None, 0)),
         lambda f: hessian(lambda *a: (vmap(f, (None, None, 0))(*a) ** 2).sum(), (0, 1, 2)),
     ):
-        agree(transformed(ours)(weights, bias, samples), transformed(own)(weights, bias, samples))
+        agree(
+            transformed(ours)(weights, bias, samples),
+            transformed(torch_function)(weights, bias, samples),
+        )
     inputs = [tensor.clone().requires_grad_() for tensor in (weights, bias, samples)]
     assert gradgradcheck(derivatrix.torch.operator(many), inputs, check_fwd_over_rev=True)
 
 
 def test_single_precision():
-    declared, own, tensors = FUNCTIONS["layer"]
+    declared, torch_function, tensors = FUNCTIONS["layer"]
     singles = [tensor.float() for tensor in tensors]
     result = hessian(derivatrix.torch.operator(declared), (0, 1, 2))(*singles)
-    expected = hessian(own, (0, 1, 2))(*singles)
+    expected = hessian(torch_function, (0, 1, 2))(*singles)
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_inputs_without_derivatives():
     declared = dx.function("layer", [W, b, x], LAYER, wrt=[x, W])
-    own, tensors = FUNCTIONS["layer"][1:]
+    torch_function, tensors = FUNCTIONS["layer"][1:]
     ours = derivatrix.torch.operator(declared)
-    agree(hessian(ours, (0, 2))(*tensors), hessian(own, (0, 2))(*tensors))
+    agree(hessian(ours, (0, 2))(*tensors), hessian(torch_function, (0, 2))(*tensors))
 
 
 def test_compiled_hessians():
-    declared, own, tensors = FUNCTIONS["layer"]
+    declared, torch_function, tensors = FUNCTIONS["layer"]
     ours = derivatrix.torch.operator(declared)
     torch.compiler.reset()  # tests before this one may have used up the recompilations
     compiled = torch.compile(hessian(ours, (0, 2)), fullgraph=True)
-    agree(compiled(*tensors), hessian(own, (0, 2))(*tensors))
+    agree(compiled(*tensors), hessian(torch_function, (0, 2))(*tensors))

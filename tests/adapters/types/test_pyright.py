@@ -25,14 +25,16 @@ def pyright(folder: Path, *paths: Path, python: str = sys.executable, **found: s
     """The lines with errors, of all files; found: variables of the environment."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", python]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, *map(str, paths)],
         cwd=folder,
         env=environment | found,
         capture_output=True,
         text=True,
     )
-    errors = [e for e in json.loads(done.stdout)["generalDiagnostics"] if e["severity"] == "error"]
+    errors = [
+        e for e in json.loads(process.stdout)["generalDiagnostics"] if e["severity"] == "error"
+    ]
     return {error["range"]["start"]["line"] + 1 for error in errors}
 
 
@@ -62,6 +64,6 @@ def test_checkers_see_an_editable_install(tmp_path):
     assert pyright(tmp_path, user, python=python) == planted(user)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, str(user)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(mypy, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    process = subprocess.run(mypy, cwd=tmp_path, env=environment, capture_output=True, text=True)
     (line,) = planted(user)
-    assert done.stdout.count("error") == 2 and f"user.py:{line}: error" in done.stdout
+    assert process.stdout.count("error") == 2 and f"user.py:{line}: error" in process.stdout

@@ -85,20 +85,20 @@ class Transforms(NamedTuple):
         gradient = self.grad(program, wrt)
         match row.kind:
             case "gradient":
-                found = {"grad": gradient}
+                result = {"grad": gradient}
             case "jacobian":
-                found = {"jacrev": self.jacrev(program, wrt), "jacfwd": self.jacfwd(program, wrt)}
+                result = {"jacrev": self.jacrev(program, wrt), "jacfwd": self.jacfwd(program, wrt)}
             case "hessian":
-                found = {
+                result = {
                     "jacfwd of grad": self.jacfwd(gradient, wrt),
                     "jacrev of grad": self.jacrev(gradient, wrt),
                 }
             case "newton":
                 hessian = self.jacfwd(gradient, wrt)
-                found = {"newton": lambda *x: self.solve(hessian(*x), gradient(*x))}
+                result = {"newton": lambda *x: self.solve(hessian(*x), gradient(*x))}
             case _:
                 raise ValueError(f"{row.name}: there is no kind {row.kind!r}")
-        return {variant: self._mapped(row, each) for variant, each in found.items()}
+        return {variant: self._mapped(row, each) for variant, each in result.items()}
 
     def _vjp(self, row: Row, program: Program) -> Program:
         function = self._mapped(row, program)

@@ -61,14 +61,14 @@ class Eager(Contestant):
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
         tensors = self.tensors(arguments)
-        found = []
+        result = []
         for suffix, program in self.programs(row, "torch"):
             for variant, derivative in TRANSFORMS.derivatives(row, program).items():
                 make = partial(self.make, derivative, tensors)
-                found.append(Candidate(f"func.{variant}{suffix}", make))
+                result.append(Candidate(f"func.{variant}{suffix}", make))
             if row.kind in ("vjp", "gradient"):
-                found += self.backward(row, program, suffix, tensors)
-        return found
+                result += self.backward(row, program, suffix, tensors)
+        return result
 
     def tensors(self, arguments: Sequence[np.ndarray]) -> list[torch.Tensor]:
         """The arguments, where they are computed with."""

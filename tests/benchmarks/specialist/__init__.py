@@ -21,7 +21,7 @@ SINGLE = ("X X vjp", "tr((X X)ᵀ X X) gradient")
 def kernels() -> dict[str, Callable[..., Any]]:
     """Row's name -> function of the row's arguments, which returns what the row's closed form
     does."""
-    found: dict[str, Callable[..., Any]] = {}
+    result: dict[str, Callable[..., Any]] = {}
     for module in MODULES:
-        found |= importlib.import_module(f"{__name__}.{module}").KERNELS
-    return found
+        result |= importlib.import_module(f"{__name__}.{module}").KERNELS
+    return result

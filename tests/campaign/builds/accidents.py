@@ -137,10 +137,10 @@ def blocked(place: Place, random: Random) -> list[str]:
 
 def contents(folder: Path, names: Sequence[str] = ()) -> dict[str, bytes]:
     """Every file below a folder, or those of these names."""
-    found = (path for path in folder.rglob("*") if path.is_file())
+    result = (path for path in folder.rglob("*") if path.is_file())
     return {
         str(path.relative_to(folder)): path.read_bytes()
-        for path in found
+        for path in result
         if "__pycache__" not in path.parts and (not names or path.name in names)
     }
 

@@ -131,5 +131,5 @@ def _compiled(version: Version, folder: Path) -> list[str]:
     status, text, error = ended(program)
     if status:
         return [f"status {status}: {error[-3000:]}"]
-    found = version.differences(json.loads(text))
-    return [found] if found else []
+    result = version.differences(json.loads(text))
+    return [result] if result else []

@@ -32,8 +32,8 @@ def judged(load: Loader, directory: Path, values: bool) -> dict[str, object]:
 
 def facts(module: ModuleType, value: bool) -> list[object]:
     """A module's declaration, its formulas, and its value at zeros if it is wanted."""
-    found = float(module.value(np.zeros(3))[0]) if value else None
-    return [module.DECLARATION, str(module.FORMULAS), found]
+    result = float(module.value(np.zeros(3))[0]) if value else None
+    return [module.DECLARATION, str(module.FORMULAS), result]
 
 
 def imported(directory: Path) -> dict[str, ModuleType]:

@@ -124,8 +124,8 @@ class Place:
                 problems.append(f"{way} refuses a fresh package: {verdict['refused']}")
             elif not fresh and "modules" in verdict:
                 problems.append(f"{way} takes half a package: {verdict['modules']}")
-            elif fresh and (found := fresh[0].differences(verdict["modules"])):
-                problems.append(f"{way}: {found}")
+            elif fresh and (result := fresh[0].differences(verdict["modules"])):
+                problems.append(f"{way}: {result}")
         return problems
 
     def mended(self, version: Version) -> list[str]:
@@ -143,13 +143,13 @@ class Place:
 
 def files(folder: Path) -> list[str]:
     """The names of all files and empty folders below a folder, without Python's caches."""
-    found = (
+    result = (
         path
         for path in folder.rglob("*")
         if not path.is_dir() or (not any(path.iterdir()) and path.name != "__pycache__")
     )
     return [
-        path.relative_to(folder).as_posix() for path in found if "__pycache__" not in path.parts
+        path.relative_to(folder).as_posix() for path in result if "__pycache__" not in path.parts
     ]
 
 

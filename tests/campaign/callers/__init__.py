@@ -53,7 +53,7 @@ def used(use: str, paths: Sequence[str], seed: int) -> Outcome:
     command = [sys.executable, "-m", "tests.campaign.callers", use, str(seed), *paths]
     about = f"{use} {threads}"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=ROOT,
             env={**os.environ, **threads, "PYTHONPATH": str(ROOT)},
@@ -63,7 +63,7 @@ def used(use: str, paths: Sequence[str], seed: int) -> Outcome:
         )
     except subprocess.TimeoutExpired as error:
         return Outcome(1, [f"{about}: has not ended after {LONGEST} s; {error.stderr!r}"])
-    if done.returncode or any(sign in done.stderr for sign in SIGNS):
-        return Outcome(1, [f"{about}: status {done.returncode}: {done.stderr[-3000:]}"])
-    outcome = Outcome(**json.loads(done.stdout))
+    if process.returncode or any(sign in process.stderr for sign in SIGNS):
+        return Outcome(1, [f"{about}: status {process.returncode}: {process.stderr[-3000:]}"])
+    outcome = Outcome(**json.loads(process.stdout))
     return Outcome(outcome.tried, [f"{about}: {failure}" for failure in outcome.failures])

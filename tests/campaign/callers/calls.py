@@ -35,42 +35,42 @@ class Call:
         ""."""
         room = None if self.expected is None else [np.full_like(e, np.nan) for e in self.expected]
         try:
-            found = self.results(room if out else None)
+            result = self.results(room if out else None)
         except np.linalg.LinAlgError as error:
             return "" if self.expected is None else f"{self.name}: {error}"
         if self.expected is None or room is None:
             return f"{self.name}: no LinAlgError was raised"
-        for one, other in zip(found, self.expected, strict=True):
+        for one, other in zip(result, self.expected, strict=True):
             if not np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):
                 return f"{self.name}: off by {np.abs(one - other).max()} at {np.shape(other)}"
-        if out and not all(one is other for one, other in zip(found, room, strict=True)):
+        if out and not all(one is other for one, other in zip(result, room, strict=True)):
             return f"{self.name}: results are not in the arrays given"
         return ""
 
     def results(self, room: Sequence[Any] | None = None) -> Arrays:
         """Return the result of one call, with `out=` if there is room."""
         options = {} if room is None else {"out": room[0] if len(room) == 1 else tuple(room)}
-        found = self.function(*self.arguments, **options)
-        return tuple(found) if isinstance(found, tuple) else (found,)
+        result = self.function(*self.arguments, **options)
+        return tuple(result) if isinstance(result, tuple) else (result,)
 
 
 def checked(calls: Sequence[Call]) -> list[str]:
     """Check each of the calls, with and without `out=`; return the problems."""
-    return [found for call in calls for out in (False, True) if (found := call.problem(out))]
+    return [result for call in calls for out in (False, True) if (result := call.problem(out))]
 
 
 def calls_of(paths: Sequence[str], seed: int) -> list[Call]:
     """Calls of the modules in files at small and large arguments, and some that are to raise."""
     random = np.random.default_rng(seed)
-    found: list[Call] = []
+    result: list[Call] = []
     for path in paths:
         module, name = load(path), Path(path).stem
         for rows in (SMALL, LARGE[name]):
-            found += _MAKERS[name](module, rows, random)
+            result += _MAKERS[name](module, rows, random)
         if name == "score":
             wrong = (-np.eye(SMALL), np.eye(SMALL))  # not positive definite
-            found.append(Call(module.gradient, "score.gradient", wrong, None))
-    return found
+            result.append(Call(module.gradient, "score.gradient", wrong, None))
+    return result
 
 
 def small(calls: Sequence[Call]) -> list[Call]:

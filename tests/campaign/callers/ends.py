@@ -53,8 +53,8 @@ def _interrupt(scene: Scene, where: str) -> None:
         late = time.monotonic() - sent[0]
         problems += [f"KeyboardInterrupt came after {late:.1f} s"] if late > SOON else []
     sender.join(PATIENCE)
-    found = scene.random.choice(scene.calls).problem()
-    scene.add(2, [*problems, *([found] if found else [])], where)
+    result = scene.random.choice(scene.calls).problem()
+    scene.add(2, [*problems, *([result] if result else [])], where)
 
 
 def exiting(scene: Scene) -> None:

@@ -91,8 +91,8 @@ def _by_joblib(
 ) -> Iterable[list[str]]:
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
-    found: Iterable[list[str]] = Parallel(2, backend)(delayed(work)(piece) for piece in pieces)
-    return found
+    result: Iterable[list[str]] = Parallel(2, backend)(delayed(work)(piece) for piece in pieces)
+    return result
 
 
 def _map(scene: Scene, where: str, mapped: Mapped) -> None:

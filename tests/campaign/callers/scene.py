@@ -35,12 +35,12 @@ class Scene:
 
     def check_in_thread(self, where: str) -> None:
         """Check in another thread, which may find that it deadlocks."""
-        found: list[list[str]] = []
-        thread = threading.Thread(target=lambda: found.append(checked(self.calls)), daemon=True)
+        result: list[list[str]] = []
+        thread = threading.Thread(target=lambda: result.append(checked(self.calls)), daemon=True)
         thread.start()
         thread.join(PATIENCE)
         hangs = [f"another thread has waited {PATIENCE} s"]
-        self.add(2 * len(self.calls), found[0] if found else hangs, where)
+        self.add(2 * len(self.calls), result[0] if result else hangs, where)
 
     def add(self, tried: int, problems: Sequence[str], where: str = "") -> None:
         self.outcome.tried += tried

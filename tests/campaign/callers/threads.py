@@ -33,8 +33,8 @@ def callers(scene: Scene, calls: list[Call], count: int, seconds: float) -> None
         at_once.wait()
         end, done = time.monotonic() + seconds, 0
         while not done or time.monotonic() < end:
-            found = random.choice(calls).problem(out=random.random() < 0.5)
-            problems.extend([found] if found else [])
+            result = random.choice(calls).problem(out=random.random() < 0.5)
+            problems.extend([result] if result else [])
             done += 1
         tried.append(done)
 

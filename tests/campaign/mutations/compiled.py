@@ -67,12 +67,12 @@ def function_of(identity: Identity) -> Function:
 @cache
 def users() -> dict[Operation, list[Identity]]:
     """The identities in which an operation is."""
-    found = defaultdict(list)
+    result = defaultdict(list)
     for identity in IDENTITIES:
         nodes = topological([function_of(identity).expression])
         for operation in {node.operation for node in nodes if isinstance(node, Apply)}:
-            found[operation].append(identity)
-    return found
+            result[operation].append(identity)
+    return result
 
 
 def passes(identity: Identity, plant: Plant, folder: Path) -> bool | None:
@@ -166,8 +166,8 @@ def rule(chance: random.Random, folder: Path) -> Found:
     right = place.rule
 
     def wrong(node: Any) -> Any:
-        found = right(node)
-        return None if found is None else _scaled(found, factor)
+        actual = right(node)
+        return None if actual is None else _scaled(actual, factor)
 
     called = getattr(right, "__name__", repr(right))
     for identity in chance.sample(IDENTITIES, TRIED):

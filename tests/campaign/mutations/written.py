@@ -34,8 +34,8 @@ def kernel(chance: random.Random, folder: Path) -> Found:
     identity = chance.choice(IDENTITIES)
     name = f"{generate(function_of(identity)).name}.py"
     texts = package(identity)
-    found = [(name, each) for each in functions(texts[name]) if "_kernel" in each.name]
-    return verified(chance, folder, texts, found, identity)
+    result = [(name, each) for each in functions(texts[name]) if "_kernel" in each.name]
+    return verified(chance, folder, texts, result, identity)
 
 
 def helper(chance: random.Random, folder: Path) -> Found:
@@ -43,14 +43,14 @@ def helper(chance: random.Random, folder: Path) -> Found:
     identity = chance.choice(IDENTITIES)
     called = {*reached(vars(Task(f"{identity.text} by {identity.wrt}")))}
     texts = package(identity)
-    found = [
+    result = [
         (name, function)
         for name in sorted(texts)
         if name.startswith(f"{FOLDER}/cpu/") and name != SHARING
         for function in functions(texts[name])
         if function.name in called
     ]
-    return verified(chance, folder, texts, found, identity)
+    return verified(chance, folder, texts, result, identity)
 
 
 def package(identity: Identity) -> dict[str, str]:
@@ -86,13 +86,13 @@ def verified(
         (answer,) = workers.map(VERIFIED, [{"path": path, "options": {}}], lambda *_: None)
     passed = isinstance(answer, dict) and answer["passed"]
     line = f"{function.name} of {file}, line {statement.lineno}: {ast.unparse(statement)!r} {told}"
-    found = f"{line}, in {identity.text} by {identity.wrt}"
+    actual = f"{line}, in {identity.text} by {identity.wrt}"
     if passed:
         label = function.name if file == name else f"{function.name} ({file})"
         with Workers(1, marked.ENVIRONMENT) as workers:
             (ran,) = workers.map(f"{__name__}:places_reached", [path], lambda *_: None)
-        return found, True if [label, place] in ran else None
-    return found, False
+        return actual, True if [label, place] in ran else None
+    return actual, False
 
 
 def places_reached(path: str) -> list[tuple[str, int]]:

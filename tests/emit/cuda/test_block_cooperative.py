@@ -64,9 +64,9 @@ def test_softmax_and_logsumexp_of_one_matrix() -> None:
     module = dx.compile(text_function(text, dims, ["X"]), target="cuda")
     X, Y = np.random.default_rng(0).normal(size=(2, 3, 3))
     with small_launches(module), as_on_device(module):
-        found = module.value(X, Y)
+        actual = module.value(X, Y)
     expected = scipy.special.logsumexp(X @ Y, axis=1) @ scipy.special.softmax(X @ Y, axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_inputs_called_as_what_kernels_and_their_hosts_use(name: str) -> None:
     module = dx.compile(dx.function("f", [X], dx.softmax(X) * X), target="cuda")
     value = np.random.default_rng(0).normal(size=(2, 3))
     with as_on_device(module):
-        found = module.jvp(value, value), module.jacobian(value)
+        result = module.jvp(value, value), module.jacobian(value)
     p = scipy.special.softmax(value, axis=1)
     change = p * (value - (p * value).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(found[0], change * value + p * value, rtol=1e-12)
-    np.testing.assert_allclose(np.einsum("ijkl,kl->ij", found[1], value), found[0], rtol=1e-12)
+    np.testing.assert_allclose(result[0], change * value + p * value, rtol=1e-12)
+    np.testing.assert_allclose(np.einsum("ijkl,kl->ij", result[1], value), result[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("by_rows", [True, False])
@@ -96,5 +96,5 @@ def test_rows_without_a_finite_maximum(by_rows: bool) -> None:
         cotangent = np.ones(modules[1].value(X).shape)
         with small_launches(modules[0], by_rows), as_on_device(modules[0]):
             for kind, argument in (("jvp", X_dot), ("vjp", cotangent)):
-                found, expected = (leaves(getattr(m, kind)(X, argument)) for m in modules)
-                np.testing.assert_allclose(found[0], expected[0], rtol=1e-12, atol=1e-12)
+                actual, expected = (leaves(getattr(m, kind)(X, argument)) for m in modules)
+                np.testing.assert_allclose(actual[0], expected[0], rtol=1e-12, atol=1e-12)

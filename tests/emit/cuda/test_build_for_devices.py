@@ -117,12 +117,12 @@ def test_check_compares_both(place, built, copied):
     directory, _ = copied
     options = ("--target", "cpu", "--target", "cuda")
     assert "up to date" in run(directory, "check", *options).output
-    found = run(directory, "check").output
-    assert "double_cuda.py is extra" in found and "run: derivatrix build" in found
+    result = run(directory, "check").output
+    assert "double_cuda.py is extra" in result and "run: derivatrix build" in result
     (directory / "generated/double_cuda.py").unlink()
-    found = run(directory, "check", *options).output
-    assert "double_cuda.py is missing" in found
-    assert "-o generated --target cpu --target cuda" in found
+    result = run(directory, "check", *options).output
+    assert "double_cuda.py is missing" in result
+    assert "-o generated --target cpu --target cuda" in result
 
 
 def test_verify_checks_both(place, built, tmp_path):
@@ -147,9 +147,9 @@ def test_names_that_are_made_twice(tmp_path):
 
 
 def test_what_generated_modules_import_is_known(place, built):
-    found = imported(place / "generated")
-    assert found <= {*building.RESERVED_NAMES}
-    assert {"_support", "numba", "numpy"} <= found
+    result = imported(place / "generated")
+    assert result <= {*building.RESERVED_NAMES}
+    assert {"_support", "numba", "numpy"} <= result
 
 
 def test_modules_for_devices_can_be_imported_without_one(place, built):

@@ -46,10 +46,10 @@ def test_identity(identity: Identity) -> None:
     module = compiled(function)
     for sizes in SIZES:
         setting = Setting(identity, function, sizes)
-        found = list(problems(function, module, setting))
+        result = list(problems(function, module, setting))
         with small_launches(module):
-            found += problems(function, module, setting)
-        assert not found, "\n".join(found)
+            result += problems(function, module, setting)
+        assert not result, "\n".join(result)
 
 
 @every
@@ -65,8 +65,8 @@ def test_sizes_that_are_not_multiples_of_anything(row: str) -> None:
     identity = next(identity for identity in IDENTITIES if identity.text == row)
     function = text_function(identity.text, identity.dims, identity.wrt.split())
     for sizes in (LARGER, {name: 3 * size + 2 for name, size in LARGER.items()}):
-        found = list(problems(function, compiled(function), Setting(identity, function, sizes)))
-        assert not found, "\n".join(found)
+        result = list(problems(function, compiled(function), Setting(identity, function, sizes)))
+        assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 1_000_003])
@@ -78,12 +78,12 @@ def test_batches(batch: int, real: type) -> None:
         sizes = {"n": 5, "c": 3, "d": 4, "batch": max(batch, 1)}
         values = draw_all(function, seed=7, sizes=sizes)
         for kind in function.kinds:
-            given = []
+            arguments = []
             for leaf in function.derivatives.arguments(kind):
                 array = np.asarray(values[leaf.name], real)
                 stack = [str(size) for size in leaf.shape][:1] == ["batch"]
-                given.append(array[:batch] if stack else array)
-            results = [leaves(getattr(each, kind)(*given)) for each in (module, other)]
+                arguments.append(array[:batch] if stack else array)
+            results = [leaves(getattr(each, kind)(*arguments)) for each in (module, other)]
             for one, two in zip(*results, strict=True):
                 assert one.dtype == two.dtype and one.shape == two.shape
                 size = np.abs(two).max(initial=1e-3)
@@ -99,22 +99,22 @@ def test_arrays_of_packages(package: str) -> None:
     library: Any = importlib.import_module(package)
     module = compiled(rows)
     values = draw_all(rows, seed=9, sizes={"n": 5, "batch": 1001})
-    given = [values[leaf.name] for leaf in rows.derivatives.arguments("vjp")]
+    arguments = [values[leaf.name] for leaf in rows.derivatives.arguments("vjp")]
     if package == "torch":
-        theirs = [library.asarray(array, device="cuda") for array in given]
+        theirs = [library.asarray(array, device="cuda") for array in arguments]
         stream: Any = library.cuda.stream(library.cuda.Stream())
         library.cuda.synchronize()
     else:
-        theirs = [library.asarray(array) for array in given]
+        theirs = [library.asarray(array) for array in arguments]
         stream = library.cuda.Stream(non_blocking=True)
         library.cuda.Device().synchronize()
     with stream:
-        found = module.vjp(*theirs)
-        out = module.vjp(*theirs, out=tuple(library.empty_like(array) for array in found))
-        doubled = [2 * array for array in found]
+        actual = module.vjp(*theirs)
+        out = module.vjp(*theirs, out=tuple(library.empty_like(array) for array in actual))
+        doubled = [2 * array for array in actual]
     library.cuda.synchronize() if package == "torch" else stream.synchronize()
-    expected = dx.compile(rows).vjp(*given)
-    for one, again, twice, wanted in zip(found, out, doubled, expected, strict=True):
+    expected = dx.compile(rows).vjp(*arguments)
+    for one, again, twice, wanted in zip(actual, out, doubled, expected, strict=True):
         assert type(one) is type(theirs[0])
         for array in (one, again, twice / 2):
             host = array.cpu().numpy() if package == "torch" else array.get()

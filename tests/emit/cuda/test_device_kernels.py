@@ -63,15 +63,15 @@ def check(kernel: Kernel, architecture: str, real: str) -> Resources:
     """A kernel has to be compiled without calls, to code that does not spill registers, and that
     computes in the precision of the run."""
     ptx = kernel.ptx(architecture, real)
-    found = resources.assembled(ptx, architecture)
-    assert found.registers > 0
-    assert found.spill_stores == found.spill_loads == 0, found
+    result = resources.assembled(ptx, architecture)
+    assert result.registers > 0
+    assert result.spill_stores == result.spill_loads == 0, result
     text = inspect.getsource(kernel.function)
     in_double = re.search("float64|complex128", kernel.signature) or SPECIAL.search(text)
     if real == "float32" and not in_double:
         operations = r"^\s*(?:add|sub|mul|fma|div|rcp|sqrt)\S*\.f64"
         assert len(re.findall(operations, ptx, re.MULTILINE)) <= FACTORS, kernel
-    return found
+    return result
 
 
 # Those of functions
@@ -163,10 +163,10 @@ def check_launches(function: Function, module: ModuleType) -> None:
             arguments, results = function.derivatives.kernel(kind)
             given = [np.asarray(values[leaf.name], real) for leaf in arguments]
             with dry(module) as launches:
-                found = leaves(getattr(module, kind)(*given))
+                result = leaves(getattr(module, kind)(*given))
             assert launches, kind
-            assert len(found) == len(results)
-            assert all(array.dtype == real for array in found)
+            assert len(result) == len(results)
+            assert all(array.dtype == real for array in result)
 
 
 def test_what_is_the_same_for_all_points_is_computed_once() -> None:
@@ -213,9 +213,9 @@ def test_arrays_without_entries(function: Function, empty: str) -> None:
     for kind in function.kinds:
         arguments, results = function.derivatives.kernel(kind)
         with dry(module) as launches:
-            found = leaves(getattr(module, kind)(*(values[leaf.name] for leaf in arguments)))
+            result = leaves(getattr(module, kind)(*(values[leaf.name] for leaf in arguments)))
         shapes = [numbers(node.shape, sizes) for node in results.values()]
-        assert [array.shape for array in found] == shapes
+        assert [array.shape for array in result] == shapes
         for name, _, given in launches:
             if name == "gemm_entries":
                 check_product(given)
@@ -239,5 +239,5 @@ def test_what_is_spilt_is_noticed() -> None:
     scope: dict[str, Any] = {}
     exec(f"def crowded(a, n):\n{loads}{stores}", scope)
     made = cuda.jit(scope["crowded"])
-    found = Kernel("crowded", "", "void(real[::1], int64)", made.py_func).resources()
-    assert found.spill_stores > 0 and found.spill_loads > 0 and found.registers == 255
+    result = Kernel("crowded", "", "void(real[::1], int64)", made.py_func).resources()
+    assert result.spill_stores > 0 and result.spill_loads > 0 and result.registers == 255

@@ -17,13 +17,13 @@ FILES = ("linear_algebra", "spectra")
 @pytest.mark.parametrize("name", FILES)
 def test_file(name):
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", f"tests/devices/{name}.py"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_every_file_is_run():
     paths = (ROOT / "tests" / "devices").glob("*.py")
-    found = {path.stem for path in paths if "\ndef test_" in path.read_text(encoding="utf-8")}
-    assert found == {*FILES}
+    result = {path.stem for path in paths if "\ndef test_" in path.read_text(encoding="utf-8")}
+    assert result == {*FILES}

@@ -41,36 +41,36 @@ class Driver:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    found = Driver()
-    modules = SimpleNamespace(import_module={"cuda.bindings.driver": found}.__getitem__)
+    result = Driver()
+    modules = SimpleNamespace(import_module={"cuda.bindings.driver": result}.__getitem__)
     monkeypatch.setattr(launches, "importlib", modules)
     monkeypatch.setattr(launches, "_compiled", {})
-    return found
+    return result
 
 
 def kernel(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Any]]:
     """A kernel that is compiled to nothing, and for what types it was."""
     from numba import cuda
 
-    made, kinds = cuda.jit(lambda x, y, n, real, flags: None), []
+    cuda_kernel, kinds = cuda.jit(lambda x, y, n, real, flags: None), []
 
     def compile(signature: tuple[Any, ...]) -> Any:
         kinds.append(signature)
         function = SimpleNamespace(handle=4711)
         return SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
 
-    monkeypatch.setattr(made, "compile", compile)
-    return made, kinds
+    monkeypatch.setattr(cuda_kernel, "compile", compile)
+    return cuda_kernel, kinds
 
 
 def numbas_parameters(kinds: tuple[Any, ...], arguments: list[Any]) -> list[Any]:
     """Return the numbers that Numba would pass."""
     from numba.cuda.dispatcher import _Kernel
 
-    found: list[Any] = []
+    result: list[Any] = []
     for kind, argument in zip(kinds, arguments, strict=True):
-        _Kernel._prepare_args(SimpleNamespace(extensions=[]), kind, argument, 0, [], found)
-    return [getattr(value, "value", value) for value in found]
+        _Kernel._prepare_args(SimpleNamespace(extensions=[]), kind, argument, 0, [], result)
+    return [getattr(value, "value", value) for value in result]
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -78,13 +78,13 @@ def numbas_parameters(kinds: tuple[Any, ...], arguments: list[Any]) -> list[Any]
 def test_parameters_are_those_of_numba(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, real: type, shape: tuple[int, ...]
 ) -> None:
-    made, kinds = kernel(monkeypatch)
+    cuda_kernel, kinds = kernel(monkeypatch)
     flags = device_array((2,), np.int32)
     arguments = [device_array(shape, real), device_array((7,), real), 2**40, real(0.1), flags]
     for _ in range(2):
-        launches.launch(made, 0, 6, 128, 99, arguments)
+        launches.launch(cuda_kernel, 0, 6, 128, 99, arguments)
     assert len(kinds) == 1  # compiled once
-    assert kinds[0] == tuple(map(made.typeof_pyval, arguments))
+    assert kinds[0] == tuple(map(cuda_kernel.typeof_pyval, arguments))
     *_, (handle, grid, memory, stream, words) = driver.launches
     assert (handle, grid, memory, stream) == (4711, [6, 1, 1, 128, 1, 1], 0, 99)
     form = launches._compiled[next(iter(launches._compiled))].form
@@ -94,15 +94,17 @@ def test_parameters_are_those_of_numba(
 def test_other_types_and_devices_are_compiled_for_anew(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, kinds = kernel(monkeypatch)
+    cuda_kernel, kinds = kernel(monkeypatch)
     for device, real in ((0, np.float64), (0, np.float32), (1, np.float64), (0, np.float64)):
-        given = [device_array((2, 2), real), device_array((2,), real)]
-        launches.launch(made, device, 1, 1, 0, [*given, 1, real(2), given[1]])
+        arguments = [device_array((2, 2), real), device_array((2,), real)]
+        launches.launch(cuda_kernel, device, 1, 1, 0, [*arguments, 1, real(2), arguments[1]])
     assert len(kinds) == 3
 
 
 def test_what_the_driver_refuses_is_told(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, _ = kernel(monkeypatch)
+    cuda_kernel, _ = kernel(monkeypatch)
     driver.result = 1
     with pytest.raises(RuntimeError, match="<lambda>: CUDA_ERROR_OF_THIS_TEST at the launch of 6"):
-        launches.launch(made, 0, 6, 128, 0, [device_array((2,))] * 2 + [1, 2.0, device_array((1,))])
+        launches.launch(
+            cuda_kernel, 0, 6, 128, 0, [device_array((2,))] * 2 + [1, 2.0, device_array((1,))]
+        )

@@ -54,8 +54,8 @@ def check(text: str, wrt: str) -> None:
     kinds = [kind for kind in KINDS if kind in function.kinds]
     for by_rows in (True, False) if hasattr(module, "row_by_row") else (True,):
         with small_launches(module, by_rows):
-            found = list(partly_wrong(function, module, setting, kinds))
-        assert not found, f"{text} by {wrt}, by_rows={by_rows}: {found}"
+            result = list(partly_wrong(function, module, setting, kinds))
+        assert not result, f"{text} by {wrt}, by_rows={by_rows}: {result}"
 
 
 def mentions(text: str, name: str) -> bool:
