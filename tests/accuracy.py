@@ -174,7 +174,7 @@ def rows() -> Iterator[tuple[str, ...]]:
             random = np.random.default_rng(0)
             points = [drawn(operation, declared, bad, random) for _ in range(POINTS)]
             result = [errors(module, values, random) for values in points]
-            known = [each for each in result if each is not None]
+            known = [error for error in result if error is not None]
             if known:
                 yield (name, "bad" if bad else "good", *map(shown, zip(*known, strict=True)))
 

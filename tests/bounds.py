@@ -55,11 +55,11 @@ OTHERS = {
     "maxima": dx.function("f", [A], dx.max(A, axis=1) * dx.logsumexp(A, axis=1)),
 }
 """Functions of helper kernels that no other function here has."""
-IDENTITY = {f"{each.text} by {each.wrt}": each for each in IDENTITIES}
+IDENTITY = {f"{identity.text} by {identity.wrt}": identity for identity in IDENTITIES}
 ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEAST)
 DECLARED: dict[str, Function] = {
-    **{each.name: each for each in (*CASES, *EVALUATED, *ROOTS)},
-    **{f"batch last {name}": each for name, each in test_batch_last.FUNCTIONS.items()},
+    **{case.name: case for case in (*CASES, *EVALUATED, *ROOTS)},
+    **{f"batch last {name}": function for name, function in test_batch_last.FUNCTIONS.items()},
     "packed": test_symmetric_products.PACKED["weighted"],
 }
 DECLARED |= OTHERS

@@ -47,7 +47,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     plans = [*plans_of(function, task.kinds)]
     module = guarded(load(written(task, module_text(function, plans))))
     every = [called for plan in plans for called in calls(module, plan)]
-    kernels = {(getattr(module, each.plan.name), each.shared): each for each in every}
+    kernels = {(getattr(module, kernel.plan.name), kernel.shared): kernel for kernel in every}
     check = Check(module, task)
     identity = IDENTITY.get(task.name, Identity("", "", "", ""))
     for sizes in sizes_of(function, task):
@@ -97,7 +97,7 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
     own = module_text(function, plans).replace("from ._support", f"from {support.__name__}")
-    kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
+    kernels = [called_plan.name for plan in plans for called_plan in (plan, *plan.inner)]
     waiting = [("", name) for name in kernels]
     if any(map(parallel_arguments, plans)):  # what functions are given that threads share
         waiting.append((parallel.__name__, "SHARING_NAMES"))
@@ -204,7 +204,7 @@ class Called:
                 for pair in zip(sums.per_sample_outputs, sums.first_part_outputs, strict=True)
             ]
             totals = list(itertools.compress(results, flags))
-            others = [each for each, is_sum in zip(results, flags, strict=True) if not is_sum]
+            others = [output for output, is_sum in zip(results, flags, strict=True) if not is_sum]
             given = [*inputs, *others]
             given += [np.empty((count, *total.shape), real) for total in totals] + [2]
         pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
@@ -334,7 +334,7 @@ def arrays(
 def every_shape(plan: Plan, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
     """The shapes of a kernel's arguments and results."""
     buffers = [buffer for _, buffer in plan.outputs]
-    return [lengths(each.shape, sizes) for each in (*plan.arguments, *buffers)]
+    return [lengths(parameter.shape, sizes) for parameter in (*plan.arguments, *buffers)]
 
 
 def lengths(shape: Sequence[sympy.Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:

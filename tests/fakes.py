@@ -49,7 +49,7 @@ def _kernel(function):
 def _flat(result):
     if not isinstance(result, list | tuple):
         return [result]
-    return [part for each in result for part in _flat(each)]
+    return [part for element in result for part in _flat(element)]
 
 
 def entry(name, *shape, structure="general", batched=False, wrt=True, domain=""):

@@ -49,7 +49,11 @@ def alone(text):
     tags = {tag for tag, _, _ in page.elements}
     assert not tags & {"script", "link", "img", "iframe", "object"}
     loads = {"src", "href", "srcset", "data", "xlink:href"}
-    assert not [each for _, attributes, _ in page.elements for each in loads & {*attributes}]
-    assert not [each for tag, a, _ in page.elements for each in a if each.startswith("on")]
+    assert not [
+        attribute for _, attributes, _ in page.elements for attribute in loads & {*attributes}
+    ]
+    assert not [
+        attribute for tag, a, _ in page.elements for attribute in a if attribute.startswith("on")
+    ]
     assert "url(" not in text and "@import" not in text
     return page

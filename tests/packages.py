@@ -51,7 +51,7 @@ def set_everywhere(
     file, _, name = path.rpartition(".")
     result = getattr(support_file(module, file), name)
     functions = filter(inspect.isfunction, vars(module).values())
-    scopes = [vars(each) for each in with_support(module)] + [f.__globals__ for f in functions]
+    scopes = [vars(file) for file in with_support(module)] + [f.__globals__ for f in functions]
     for scope in scopes:
         for own in {name, name.lower()} & scope.keys():
             if scope[own] is result:

@@ -111,7 +111,7 @@ def plain_kernel(
     scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(plan.constants)
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in plan.kernels)
-    scope.update((kernel_name(path), function(each)) for each, path in cpu.SCALARS.items())
+    scope.update((kernel_name(path), function(name)) for name, path in cpu.SCALARS.items())
     scope.update((variant.name, plain_kernel(variant, calls)) for variant in plan.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])

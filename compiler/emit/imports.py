@@ -87,9 +87,11 @@ class Imports:
 
     def _is_new(self, name: str, origin: str) -> bool:
         """Return whether a name is new. Raises UnsupportedError if another definition has it."""
-        known = self._origins.setdefault(name, origin)
-        if known != origin:
-            raise UnsupportedError(f"two kernels are called {name}: in {known} and in {origin}")
+        first_origin = self._origins.setdefault(name, origin)
+        if first_origin != origin:
+            raise UnsupportedError(
+                f"two kernels are called {name}: in {first_origin} and in {origin}"
+            )
         return name not in self.texts and name not in self.support
 
     @property

@@ -21,9 +21,9 @@ def structured_arguments(plan: Plan) -> dict[str, str]:
     the function of the nearest array. A plan that only calls others reads none, and straight-line
     code computes the entries of the nearest array itself."""
     steps = [step for step in plan.steps if not (isinstance(step, LoopNest) and step.straight)]
-    read = {buffer.name for buffer in buffers(steps)}
+    buffer_names = {buffer.name for buffer in buffers(steps)}
     return {
         argument.local: NEAREST[argument.structure]
         for argument in plan.arguments
-        if argument.structure in NEAREST and argument.local in read
+        if argument.structure in NEAREST and argument.local in buffer_names
     }

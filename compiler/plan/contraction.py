@@ -204,8 +204,9 @@ class _OpenProduct:
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
         """Take diagonals of a factor, and sum over labels that no other factor has."""
         labels = factor[1]
-        needed = self.open_labels | {*ir.labels_of(f for f in self.dense if f is not factor)}
-        remaining = [label for label in dict.fromkeys(labels) if label in needed]
+        other_factors = (other for other in self.dense if other is not factor)
+        kept_labels = self.open_labels | {*ir.labels_of(other_factors)}
+        remaining = [label for label in dict.fromkeys(labels) if label in kept_labels]
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)

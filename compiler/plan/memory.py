@@ -15,16 +15,16 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the steps with allocations of their work buffers; buffers of one shape share memory if
     one is last used before the other is first used."""
     sources = {step.buffer: step.source for step in steps if isinstance(step, Range)}
-    used = [
+    work = [
         [b for b in dict.fromkeys(sources.get(b, b) for b in buffers(step)) if b.role == "work"]
         for step in steps
     ]
-    last_use = {buffer: position for position, arrays in enumerate(used) for buffer in arrays}
+    last_use = {buffer: position for position, arrays in enumerate(work) for buffer in arrays}
     places: dict[Buffer, Buffer] = {}
     free: list[Buffer] = []
     following: list[Step] = []
     for position, step in enumerate(steps):
-        for buffer in used[position]:
+        for buffer in work[position]:
             if buffer in places:
                 continue
             fitting = [p for p in free if (p.shape, p.kind) == (buffer.shape, buffer.kind)]
@@ -32,7 +32,7 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
             if fitting:
                 free.remove(fitting[-1])
                 following.append(Reuse(buffer, fitting[-1]))
-        free += [places[buffer] for buffer in used[position] if last_use[buffer] == position]
+        free += [places[buffer] for buffer in work[position] if last_use[buffer] == position]
         following.append(step)
     allocations = dict.fromkeys(places.values())
     if allocations:

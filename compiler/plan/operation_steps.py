@@ -411,8 +411,8 @@ def _solve_order(node: ir.Node, solve: solvers.Solve) -> tuple[int, ...]:
     """Order the axes of a solution in memory: stacked axes, then the unknowns first if they are
     first in the right-hand side, else last."""
     labels = [label for label in solve.right[1] if label not in solve.stack]
-    placed = (*solve.stack, solve.solved)
-    other_labels = tuple(label for label in range(node.ndim) if label not in placed)
+    solver_labels = (*solve.stack, solve.solved)
+    other_labels = tuple(label for label in range(node.ndim) if label not in solver_labels)
     if labels and labels[0] == solve.contracted:
         return (*solve.stack, solve.solved, *other_labels)
     return (*solve.stack, *other_labels, solve.solved)

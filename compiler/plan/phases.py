@@ -113,8 +113,10 @@ def _uses(step: Step, shared: set[Buffer]) -> _Uses:
         fills = frozenset(_Access(buffer, True, is_divided) for buffer in written(step))
         return _Uses(step, is_divided, fills, frozenset(), frozenset())
     defined = frozenset(names_made(step))
-    read = frozenset(names_read(step)) - defined
-    return _Uses(step, is_divided, frozenset(_accesses(step.body, is_divided)), defined, read)
+    scalars_read = frozenset(names_read(step)) - defined
+    return _Uses(
+        step, is_divided, frozenset(_accesses(step.body, is_divided)), defined, scalars_read
+    )
 
 
 def _accesses(
@@ -142,8 +144,8 @@ def _is_unshareable(position: int, uses: Sequence[_Uses]) -> bool:
     step = uses[position]
     if step.written_buffers:
         rows_depend = step.is_divided and step.needs_barrier(step)
-        others = (other for other in uses if other is not step)
-        return bool(rows_depend) or any(step.defined_scalars & o.read_scalars for o in others)
+        other_uses = (use for use in uses if use is not step)
+        return bool(rows_depend) or any(step.defined_scalars & o.read_scalars for o in other_uses)
     writers = (later for later in uses[position + 1 :] if later.written_buffers)
     return any(step.needs_barrier(later) is not None for later in writers)
 

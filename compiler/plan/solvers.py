@@ -109,5 +109,5 @@ def match_solve(einsum: ir.Node) -> Solve | None:
 def kernel_names(roots: Iterable[ir.Node]) -> set[str]:
     """Collect the names of the kernels that the operations in these nodes call."""
     operations = (node.operation for node in ir.topological(roots) if isinstance(node, ir.Apply))
-    kernels = (kernel for each in operations for kernel in (each.kernel, each.columns) if kernel)
+    kernels = (kernel for op in operations for kernel in (op.kernel, op.columns) if kernel)
     return set(map(kernel_name, kernels))

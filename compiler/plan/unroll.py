@@ -123,11 +123,11 @@ class _Entries:
     def entry(self, node: ir.Node, at: Index) -> int:
         """Return the scalar node[at]. The upper triangle of a symmetric matrix stands for both, and
         the entries beside a triangular one are 0."""
-        if known := self._facts(node):
+        if structure_facts := self._facts(node):
             *stack, i, j = at
-            if (i < j and "lower" in known) or (i > j and "upper" in known):
+            if (i < j and "lower" in structure_facts) or (i > j and "upper" in structure_facts):
                 return self.scalars.number(sympy.S.Zero)
-            if i > j and "symmetric" in known:
+            if i > j and "symmetric" in structure_facts:
                 at = (*stack, j, i)
         key = node, at
         if key not in self._values:
@@ -207,24 +207,26 @@ class _Entries:
         """Compute an entry of a product, with the sum over its inner labels written out."""
         binding = entry_indices(node)
         _, dense = separate(node.factors)
-        known = {index_symbol(label): index for label, index in enumerate(at)}
+        outer_indices = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]
-        added = self._samples in summed
-        inside = sympy.S.One if added else node.coefficient  # 0 samples over 0 is nan
+        is_over_samples = self._samples in summed
+        inside = sympy.S.One if is_over_samples else node.coefficient  # 0 samples over 0 is nan
         terms = []
         for point in self.points(summed):
-            own = {index_symbol(label): i for label, i in zip(binding.loops, point, strict=True)}
-            where = {**known, **own}
-            if self._holds([c.xreplace(where) for c in binding.conditions]):
+            inner_indices = {
+                index_symbol(label): i for label, i in zip(binding.loops, point, strict=True)
+            }
+            indices = {**outer_indices, **inner_indices}
+            if self._holds([c.xreplace(indices) for c in binding.conditions]):
                 factors = [
                     self.entry(
-                        factor, tuple(binding.indices[label].xreplace(where) for label in ls)
+                        factor, tuple(binding.indices[label].xreplace(indices) for label in ls)
                     )
                     for factor, ls in dense
                 ]
                 terms.append(self.scalars.product(factors, inside))
         value = self.scalars.sum(terms)
-        if not added:
+        if not is_over_samples:
             return value
         if not self.varies(value):
             return self.scalars.product([value], node.coefficient * self._samples)
@@ -237,8 +239,8 @@ class _Entries:
             if isinstance(payload, Load):
                 varying = any(SAMPLE in index.free_symbols for index in payload.indices)
             else:
-                own = children[:1] if operator == "length" else children
-                varying = operator != "total" and any(map(self.varies, own))
+                operands = children[:1] if operator == "length" else children
+                varying = operator != "total" and any(map(self.varies, operands))
             self._varying[value] = varying
         return self._varying[value]
 

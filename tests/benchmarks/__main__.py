@@ -123,7 +123,7 @@ def _threads(
     facts[f"settings, threads={threads}"] = ", ".join(f"{k}={v}" for k, v in settings.items())
     outcomes = []
     with race.workers(names, threads, scratch, log, device) as (rivals, missing):
-        facts["versions"] = ", ".join(f"{name} {each.version}" for name, each in rivals.items())
+        facts["versions"] = ", ".join(f"{name} {rival.version}" for name, rival in rivals.items())
         for name, reason in missing.items():
             facts[f"{name} left out"] = reason
         started, work = time.monotonic(), machine.busy()
@@ -132,7 +132,7 @@ def _threads(
             outcomes.append(outcome)
             console.print(_progress(position, len(chosen), outcome), markup=False, highlight=False)
         facts[f"idle after a block, threads={threads}"] = ", ".join(
-            f"{name} {each.longest * 1e3:.0f} ms" for name, each in rivals.items()
+            f"{name} {rival.longest * 1e3:.0f} ms" for name, rival in rivals.items()
         )
         own = sum(machine.work(rival.process.pid) for rival in rivals.values())
         others = (machine.busy() - work - own) / (time.monotonic() - started)

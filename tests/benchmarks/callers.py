@@ -57,7 +57,7 @@ def main() -> None:
     for name, call in calls().items():
         call()
         rounds = [[calls_per_second(call, count) for count in (1, 2, 3)] for _ in range(ROUNDS)]
-        print(f"{name:40}", *(f"{max(each):8.0f}" for each in zip(*rounds, strict=True)))
+        print(f"{name:40}", *(f"{max(seconds):8.0f}" for seconds in zip(*rounds, strict=True)))
 
 
 if __name__ == "__main__":

@@ -176,7 +176,9 @@ def found_with(threads: int, scratch: Path) -> Found:
         [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     calls, wake, start = json.loads(process.stdout)
-    return Found([[Call(*call) for call in each] for each in calls], wake, start)
+    return Found(
+        [[Call(*call) for call in kinds_of_calls] for kinds_of_calls in calls], wake, start
+    )
 
 
 def predicted(model: Model, one: Call, call: Call, form: Form, there: Machine) -> tuple[float, str]:

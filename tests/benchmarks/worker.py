@@ -64,7 +64,7 @@ class Turn:
         ready = [done for candidate in candidates if (done := self._try(candidate)) is not None]
         if not ready:
             raise Unable("; ".join(f"{name}: {text}" for name, text in self.failures.items()))
-        calls, finish = [each.call for each in ready], self.contestant.finish
+        calls, finish = [candidate.call for candidate in ready], self.contestant.finish
         best = ready[machine.undisturbed(lambda: timing.quickest(calls, finish))]
         self.call = best.call
         gc.collect()

@@ -55,7 +55,7 @@ def trial(seed: int, number: int) -> Outcome:
                 result += apart(stacked, {**sizes, "batch": batch}, module, other)
         outcome.tried += 1
         told = f"{text} by {identity.wrt}, {stack} stacked, {sizes}"
-        outcome.failures += [f"{told}: {each}" for each in result]
+        outcome.failures += [f"{told}: {problem}" for problem in result]
     return outcome
 
 
@@ -98,7 +98,7 @@ def apart(
         (actual,) = leaves(getattr(other, kind)(*given))
         samples = []
         for i in range(sizes["batch"]):
-            own = [a[i] if each else a for a, each in zip(given, cut, strict=True)]
+            own = [a[i] if is_sliced else a for a, is_sliced in zip(given, cut, strict=True)]
             samples += leaves(getattr(single, kind)(*own))
         shared = kind == "vjp" and stacked.wrt[0] not in stacked.batch
         expected = np.zeros(actual.shape) if shared or not samples else np.stack(samples)

@@ -61,8 +61,8 @@ TEXT = '''def f(x, out):
 
 def test_statements_of_a_kernel() -> None:
     (function,) = functions(TEXT)
-    result = {ast.unparse(each): each for _, each in statements(function)}
-    lines = {ast.unparse(each): line for line, each in statements(function)}
+    result = {ast.unparse(statement): statement for _, statement in statements(function)}
+    lines = {ast.unparse(statement): line for line, statement in statements(function)}
     assert lines == {"s += x[i] * 2.0": 5, "out[i] = s": 5, "gemm(x, out)": 1}
     assert {*result} == {"s += x[i] * 2.0", "out[i] = s", "gemm(x, out)"}
     for name, statement in result.items():

@@ -194,8 +194,8 @@ def test_functions_in_lists(tmp_path):
         + "named = {'half': dx.function('half', [a], a / 2), 'size': 3}\n"
     )
     names = ["double", "times_3", "times_4", "half"]
-    assert [each.name for each in dx.load_functions(path)] == names
-    assert [each.name for each in dx.load_functions(f"{path}:half")] == ["half"]
+    assert [function.name for function in dx.load_functions(path)] == names
+    assert [function.name for function in dx.load_functions(f"{path}:half")] == ["half"]
 
 
 def test_relative_imports_run_no_package(tmp_path):
@@ -214,7 +214,7 @@ def test_relative_imports_run_no_package(tmp_path):
         "assert arrays.X is X\nsquare = dx.function('square', [X], X @ X)\n"
     )
     before = [*sys.path]
-    assert [each.name for each in dx.load_functions(path)] == ["square"]
+    assert [function.name for function in dx.load_functions(path)] == ["square"]
     assert sys.path == before and "derivatrix_functions" not in sys.modules
     (tmp_path / "beyond.py").write_text("from ..sizes import n\n")
     with pytest.raises(dx.DeclarationError, match=r"beyond\.py:1: ImportError: .*beyond top-level"):

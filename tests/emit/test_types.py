@@ -35,7 +35,7 @@ def test_mypy_finds_the_planted_errors_and_no_others(folder):
         text=True,
     )
     assert process.returncode == 1, process.stderr
-    result = {(each["file"], int(each["line"])) for each in ERROR.finditer(process.stdout)}
+    result = {(match["file"], int(match["line"])) for match in ERROR.finditer(process.stdout)}
     assert result == {("wrong.py", line) for line in planted(paths["wrong"])}, process.stdout
 
 

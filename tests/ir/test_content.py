@@ -56,7 +56,7 @@ def test_two_equations_in_one_expression(pair) -> None:
     leaf = B if first.ndim else s
     value = {leaf.name: SMALL if first.ndim else np.asarray(0.4)}
     function = dx.function("f", [leaf], first - second + dx.tanh(first) * second)
-    one, two = (evaluate(each.node, value, {"n": 3}) for each in pair)
+    one, two = (evaluate(array.node, value, {"n": 3}) for array in pair)
     (node,) = function.derivatives.results("value").values()
     expected = one - two + np.tanh(one) * two
     np.testing.assert_allclose(evaluate(node, value, {"n": 3}), expected, rtol=0, atol=1e-13)
@@ -71,7 +71,7 @@ def test_two_equations_in_one_expression(pair) -> None:
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_two_functions_of_one_name(pair) -> None:
     leaf = B if pair[0].ndim else s
-    first, second = (dx.function("f", [leaf], each) for each in pair)
+    first, second = (dx.function("f", [leaf], expression) for expression in pair)
     assert digest(first) != digest(second)
     assert generate(first).text != generate(second).text
 
@@ -80,7 +80,7 @@ def test_a_root_that_may_fail_is_another_one() -> None:
     assert careful.node.key != silent.node.key
     function = dx.function("f", [s], careful - silent)
     assert function.formula("value") != "0"
-    digests = {digest(dx.function("f", [s], each)) for each in (careful, silent)}
+    digests = {digest(dx.function("f", [s], expression)) for expression in (careful, silent)}
     assert len(digests) == 2
     text = generate(function).text
     assert len({line for line in text.splitlines() if line.startswith("def newton_root")}) == 2
@@ -90,7 +90,9 @@ def test_modules_of_two_roots() -> None:
     """The issue's own example, and two functions of one name in one session."""
     total = square + cube.T
     value = dx.compile(dx.function("f", [B], total - total.T)).value(SMALL)
-    roots = [dx.compile(dx.function("g", [B], each)).value(SMALL) for each in (square, cube)]
+    roots = [
+        dx.compile(dx.function("g", [B], expression)).value(SMALL) for expression in (square, cube)
+    ]
     for power, root in enumerate(roots, 2):
         expected = SMALL + 3 * np.eye(3)
         np.testing.assert_allclose(np.linalg.matrix_power(root, power), expected, atol=1e-13)
@@ -207,7 +209,7 @@ def test_every_field_of_a_record_counts(fault: dict[str, object]) -> None:
     assert changed.key != record.key
     assert replace(record).key == record.key
     x = dx.vector("x", n)
-    functions = [dx.function("f", [x], calling(each)(x)) for each in (record, changed)]
+    functions = [dx.function("f", [x], calling(operation)(x)) for operation in (record, changed)]
     assert digest(functions[0]) != digest(functions[1])
 
 

@@ -111,7 +111,7 @@ def pushed(module: Any, matrix: np.ndarray, *steps: np.ndarray) -> float:
 def test_second_derivatives_at_singular_matrices(name: str) -> None:
     """Second derivatives of det are zero below rank n - 2, and not at it."""
     expression, exact = SECOND[name]
-    (leaf,) = [each for each in (X, S, F) if each.node in topological([expression.node])]
+    (leaf,) = [array for array in (X, S, F) if array.node in topological([expression.node])]
     module = dx.compile(dx.function("f", [leaf], expression))
     with mpmath.workdps(50):
         for size, lost in itertools.product([4] if leaf is F else [2, 3, 5], range(4)):
@@ -154,7 +154,7 @@ OPERATORS = {
 def test_operators_at_singular_matrices(name: str, real: type) -> None:
     """They are the dense arrays, of one matrix and of batches in which some have an inverse."""
     expression = OPERATORS[name]
-    (leaf,) = [each for each in (X, S, T) if each.node in topological([expression.node])]
+    (leaf,) = [array for array in (X, S, T) if array.node in topological([expression.node])]
     kind = "jacobian" if expression.shape else "hessian"
     kinds = [kind, f"{kind}_operator"]
     one = dx.compile(dx.function("f", [leaf], expression, kinds=kinds))

@@ -287,7 +287,7 @@ def test_wide_qr() -> None:
         module, expected = dx.compile(function), slope(value, point, step)
         weights = random.normal(size=expected.shape)
         for real, digits in ((np.float64, 1e-8), (np.float32, 1e-5)):
-            at, along, by = (each.astype(real) for each in (point, step, weights))
+            at, along, by = (array.astype(real) for array in (point, step, weights))
             near = partial(np.testing.assert_allclose, rtol=digits, atol=digits)
             near(module.value(at), value(point))
             near(module.jvp(at, along), expected)

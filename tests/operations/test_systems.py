@@ -83,7 +83,7 @@ def test_two_species() -> None:
         return [1 - hares - 0.7 * hares * foxes, 1 - foxes + 0.4 * hares * (2 - foxes)]
 
     expected = scipy.optimize.fsolve(changes, [1, 1], xtol=1e-13)
-    actual = [evaluate(each.node, values, {}) for each in (HARES, FOXES)]
+    actual = [evaluate(array.node, values, {}) for array in (HARES, FOXES)]
     np.testing.assert_allclose(actual, expected)
 
 
@@ -130,7 +130,7 @@ def test_unknowns_of_all_ranks_at_once() -> None:
 def test_fixed_points_of_two_unknowns() -> None:
     first, second = dx.fixed_point([dx.cos(v) / 2, v**2 + s], [u, v], (0, s))
     values = {"s": np.array(0.2)}
-    one, two = (float(evaluate(each.node, values, {})) for each in (first, second))
+    one, two = (float(evaluate(array.node, values, {})) for array in (first, second))
     assert (one, two) == pytest.approx((np.cos(two) / 2, two**2 + 0.2))
 
 

@@ -117,8 +117,8 @@ def test_a_stack_of_products_with_the_samples_last() -> None:
     assert sums is not None and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
     products = [step for step in sums.part.steps if isinstance(step, Gemm)]
     assert len(products) == 2
-    work = {each for step in products for each in buffers(step) if each.role == "work"}
-    assert [str(each.shape[-1]) for each in work] == ["N_part"] * 3
+    work = {buffer for step in products for buffer in buffers(step) if buffer.role == "work"}
+    assert [str(buffer.shape[-1]) for buffer in work] == ["N_part"] * 3
 
 
 def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:

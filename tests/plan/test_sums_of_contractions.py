@@ -89,7 +89,7 @@ def test_what_else_is_read_stays() -> None:
 def test_sums_that_cost_more_than_they_save_stay() -> None:
     """A v + B v reads both matrices once; A + B would be written too. The deltas of the other two
     terms leave vectors, whose sum would have three axes."""
-    vectors = [ir.einsum([(each, "ij"), (v, "j")], "i") for each in (A, B)]
+    vectors = [ir.einsum([(matrix, "ij"), (v, "j")], "i") for matrix in (A, B)]
     assert join(total(*vectors)) == [total(*vectors)]
     delta = ir.Delta(n)
     apart = [

@@ -123,7 +123,7 @@ def test_another_version_says_so(module, what):
 
 def test_another_build_of_one_version_says_so(module, tmp_path):
     _, (name, place, support, texts) = module.__reduce__()
-    line = next(each for each in support.splitlines() if "cpu/functions.py" in each)
+    line = next(line_text for line_text in support.splitlines() if "cpu/functions.py" in line_text)
     changed = support.replace(line, "    'cpu/functions.py': 'other',")
     code = (
         "__import__('derivatrix.runtime.compiled').runtime.compiled.restored(*given).value([[1.0]])"

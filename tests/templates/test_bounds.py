@@ -116,7 +116,7 @@ def test_the_sample_calls_all_helpers_that_have_arrays(workers: Workers) -> None
 
 def has_arrays(function: ast.FunctionDef) -> bool:
     """Check whether a helper is compiled and indexes arrays."""
-    compiled = any("compiled(" in ast.unparse(each) for each in function.decorator_list)
+    compiled = any("compiled(" in ast.unparse(decorator) for decorator in function.decorator_list)
     return compiled and any(isinstance(node, ast.Subscript) for node in ast.walk(function))
 
 

@@ -128,7 +128,7 @@ def called_code_comes_from_the_cache() -> bool:
         command = [sys.executable, "-c", text, folder]
         runs = [subprocess.run(command, env=env, capture_output=True, text=True) for _ in "ab"]
     result = [run.stdout.split() for run in runs]
-    return [each[:2] for each in result] == [["0", "0"], ["1", "1"]] and result[1][2:] == [
+    return [counts[:2] for counts in result] == [["0", "0"], ["1", "1"]] and result[1][2:] == [
         "False"
     ] * 2
 

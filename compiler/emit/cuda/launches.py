@@ -266,14 +266,14 @@ def _with_lets(launch: Launch, definitions: list[Let], foreign: set[str]) -> Lau
 
 def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
     """List the scalars of the nest that a launch reads, directly or indirectly, in order."""
-    read: set[str] = set()
+    names: set[str] = set()
     pending = [name for name in names_read(launch.statements) if name in lets]
     while pending:
         name = pending.pop()
-        if name not in read:
-            read.add(name)
+        if name not in names:
+            names.add(name)
             pending += [operand for operand in names_read([lets[name]]) if operand in lets]
-    return [let for name, let in lets.items() if name in read]
+    return [let for name, let in lets.items() if name in names]
 
 
 def defined(nest: LoopNest) -> Iterator[str]:

@@ -50,17 +50,17 @@ def test_a_project_is_built_and_installed(environment, wheels, tmp_path, project
     (archive,), (wheel,) = (place / "dist").glob("*.tar.gz"), (place / "dist").glob("*.whl")
     with tarfile.open(archive) as file:
         names = file.getnames()
-    assert {f"{name}-1.0/src/{name}/{each}" for each in functions} <= {*names}
+    assert {f"{name}-1.0/src/{name}/{path}" for path in functions} <= {*names}
     files = zipfile.ZipFile(wheel).namelist()
     for part in ("__init__.py", "_support/cpu/functions.py", "certificate.json", "py.typed"):
         assert f"{name}/generated/{part}" in files
-    assert not any("__pycache__" in each for each in files)
+    assert not any("__pycache__" in path for path in files)
     assert not (package / "generated").exists()
     environment.install(wheel)
     assert str(tmp_path) not in environment.run("-c", use, cwd=tmp_path)
 
     with zipfile.ZipFile(wheel) as file:  # as certified: it is not verified once more
-        inside = [each for each in files if each.startswith(f"{name}/generated/")]
+        inside = [path for path in files if path.startswith(f"{name}/generated/")]
         file.extractall(place / "src", inside)
     environment.install("-e", place)
     assert str(package) in environment.run("-c", use, cwd=tmp_path)

@@ -55,7 +55,7 @@ def chunked(array):
 
 def leaves(result):
     return (
-        [each for part in result for each in leaves(part)]
+        [leaf for part in result for leaf in leaves(part)]
         if isinstance(result, tuple)
         else [result]
     )

@@ -67,7 +67,7 @@ def test_formulas_are_there_in_all_styles(page, style, function, kind, name):
 
 
 def test_formulas_are_mathematics(page):
-    kinds = sum(len(f.derivatives.results(each)) for f, each in shown_kinds())
+    kinds = sum(len(f.derivatives.results(kind)) for f, kind in shown_kinds())
     steps = sum(
         len(function.steps(name, "latex")) for function in (residual, loss) for name in function.wrt
     )

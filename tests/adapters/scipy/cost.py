@@ -23,7 +23,7 @@ def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
     """Return the calls to compare, by group."""
     B, *points = random.normal(size=(3, n, n))
     distance, residual = objective(DISTANCE, B=B), objective(RESIDUAL, B=B)
-    flat = cycle([each.reshape(-1) for each in points])  # an objective keeps the last gradient
+    flat = cycle([point.reshape(-1) for point in points])  # an objective keeps the last gradient
     module, (x, direction) = dx.compile(DISTANCE), points
 
     def fun(vector: np.ndarray) -> float:

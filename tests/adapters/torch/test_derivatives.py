@@ -121,7 +121,7 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
     close = nearest(structure, full())
     for module in (product(structure), scalar(structure)):
         op = derivatrix.torch.operator(module)
-        arguments = [torch.tensor(each, requires_grad=True) for each in (full(), POINT)]
+        arguments = [torch.tensor(array, requires_grad=True) for array in (full(), POINT)]
         value = op(*arguments)
         np.testing.assert_allclose(value.detach(), module.value(close, POINT), rtol=1e-14)
         gradients = torch.autograd.grad(value.sum(), arguments)

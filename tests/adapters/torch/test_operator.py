@@ -187,7 +187,7 @@ def test_compiled_whole(name, dtype):
     needed = [tensor for tensor in given if tensor.requires_grad]
     ours, expected = torch.compile(function, fullgraph=True)(*given), function(*given)
     torch.testing.assert_close(ours, expected)
-    pairs = zip(*(torch.autograd.grad(each, needed) for each in (ours, expected)), strict=True)
+    pairs = zip(*(torch.autograd.grad(result, needed) for result in (ours, expected)), strict=True)
     for found, gradient in pairs:
         torch.testing.assert_close(found, gradient)
 

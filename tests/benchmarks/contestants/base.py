@@ -98,7 +98,7 @@ class Transforms(NamedTuple):
                 result = {"newton": lambda *x: self.solve(hessian(*x), gradient(*x))}
             case _:
                 raise ValueError(f"{row.name}: there is no kind {row.kind!r}")
-        return {variant: self._mapped(row, each) for variant, each in result.items()}
+        return {variant: self._mapped(row, derivative) for variant, derivative in result.items()}
 
     def _vjp(self, row: Row, program: Program) -> Program:
         function = self._mapped(row, program)

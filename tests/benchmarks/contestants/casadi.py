@@ -139,11 +139,11 @@ def _outputs(row: Row, program: Program, symbols: list[Any]) -> list[Any]:
     match row.kind:
         case "vjp":
             cotangent = ca.vec(symbols[-1])
-            return [ca.jtimes(ca.vec(value), each, cotangent, True) for each in wrt]
+            return [ca.jtimes(ca.vec(value), variable, cotangent, True) for variable in wrt]
         case "gradient":
-            return [ca.gradient(value, each) for each in wrt]
+            return [ca.gradient(value, variable) for variable in wrt]
         case "jacobian":
-            return [ca.jacobian(ca.vec(value), ca.vec(each)) for each in wrt]
+            return [ca.jacobian(ca.vec(value), ca.vec(variable)) for variable in wrt]
         case "hessian":
             return [ca.hessian(value, wrt[0])[0]]
         case "newton":

@@ -130,7 +130,7 @@ def _derivatives(kind: str, value: Any, wrt: list[Any]) -> list[Any]:
         case "gradient":
             return list(pytensor.grad(value, wrt))
         case "jacobian":
-            return [_jacobian(value, each) for each in wrt]
+            return [_jacobian(value, variable) for variable in wrt]
         case "hessian":
             return [_jacobian(pytensor.grad(value, wrt[0]), wrt[0])]
         case "newton":

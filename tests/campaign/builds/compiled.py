@@ -12,4 +12,4 @@ from tests.campaign.builds.judge import facts
 
 if __name__ == "__main__":
     functions = load_functions(sys.argv[1])
-    print(json.dumps({each.name: facts(dx.compile(each), True) for each in functions}))
+    print(json.dumps({function.name: facts(dx.compile(function), True) for function in functions}))

@@ -105,7 +105,7 @@ def verified(place: Place, random: Random) -> list[str]:
         ]
         problems += [f"differs after the build: {differing}"] if differing else []
         told = json.loads((place.out / "certificate.json").read_text())["modules"]
-        if [(each["function"], each["passed"]) for each in told] != [("one", True)]:
+        if [(report["function"], report["passed"]) for report in told] != [("one", True)]:
             problems.append(f"the certificate says {str(told)[:500]}")
     return [f"{done}, {command[0]}: {problem}" for problem in problems]
 

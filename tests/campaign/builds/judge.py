@@ -23,7 +23,9 @@ Loader = Callable[[Path], Mapping[str, ModuleType]]
 def judged(load: Loader, directory: Path, values: bool) -> dict[str, object]:
     """Return the declaration and a value of each module, or the error."""
     try:
-        return {"modules": {name: facts(each, values) for name, each in load(directory).items()}}
+        return {
+            "modules": {name: facts(module, values) for name, module in load(directory).items()}
+        }
     except (DerivatrixError, ImportError) as error:
         return {"refused": str(error)}
     except Exception:  # whatever it is, it is not what users are to see: the trial says so

@@ -116,7 +116,7 @@ def differential(chance: random.Random, folder: Path) -> Found:
 
 def transpose(chance: random.Random, folder: Path) -> Found:
     """The adjoint of an operation that is linear in an argument; it is used in derivatives."""
-    operation, identity = _operation(chance, [each for each in users() if each.transposes])
+    operation, identity = _operation(chance, [user for user in users() if user.transposes])
     name, change = chance.choice([*CHANGES.items()])
     position = chance.choice([*operation.transposes])
     right = operation.transposes[position]

@@ -34,7 +34,7 @@ def kernel(chance: random.Random, folder: Path) -> Found:
     identity = chance.choice(IDENTITIES)
     name = f"{generate(function_of(identity)).name}.py"
     texts = package(identity)
-    result = [(name, each) for each in functions(texts[name]) if "_kernel" in each.name]
+    result = [(name, function) for function in functions(texts[name]) if "_kernel" in function.name]
     return verified(chance, folder, texts, result, identity)
 
 

@@ -83,7 +83,7 @@ def test_batches(batch: int, real: type) -> None:
                 array = np.asarray(values[leaf.name], real)
                 stack = [str(size) for size in leaf.shape][:1] == ["batch"]
                 arguments.append(array[:batch] if stack else array)
-            results = [leaves(getattr(each, kind)(*arguments)) for each in (module, other)]
+            results = [leaves(getattr(tested, kind)(*arguments)) for tested in (module, other)]
             for one, two in zip(*results, strict=True):
                 assert one.dtype == two.dtype and one.shape == two.shape
                 size = np.abs(two).max(initial=1e-3)
