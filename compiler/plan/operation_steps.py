@@ -236,8 +236,6 @@ class OperationSteps(Workspace):
 
     def _recurrence(self, node: ir.Apply, loop: TimeLoop, target: Buffer) -> None:
         """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
-        if not self._on_processor:
-            raise UnsupportedError("scan: there are no kernels of loops over time on a device")
         assert not node.stack, "stacked axes are inside the step"
         inputs = [self._natural(argument) for argument, _ in node.arguments]
         states = []
@@ -258,9 +256,14 @@ class OperationSteps(Workspace):
         buffers = [*states, *inputs[len(states) :]]
         operands = _named_operands(loop)
         following = substitute(loop.following, operands)
+        parameters = [*operands.values()]
+        if not self._on_processor:  # the host would wait for numbers of the device
+            entries = {x: ir.Leaf(x.name, (sympy.S.One,)) for x in parameters if not x.ndim}
+            numbers = {x: ir.einsum([(entry, ("one",))], ()) for x, entry in entries.items()}
+            following = substitute(following, numbers)
+            parameters = [entries.get(leaf, leaf) for leaf in parameters]
         results = [(f"out_{n}", _vector(result)) for n, result in enumerate(following)]
-        name = f"step_{node.operation.key.replace('.', '_')}"
-        step = self._plan(name, [*operands.values()], results)
+        step = self._plan(f"step_{node.operation.key.replace('.', '_')}", parameters, results)
         # this kernel has computed arrays of the declared structures already
         arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
         mirrors = [

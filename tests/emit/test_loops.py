@@ -14,7 +14,6 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import dump, generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
-from derivatrix.runtime.errors import UnsupportedError
 from tests.loops import (
     chebyshev,
     dense_likelihood,
@@ -130,8 +129,3 @@ def test_text_does_not_depend_on_other_loops() -> None:
     function = root_in_step().function.with_kinds(FIRST)
     assert generate(function).text == generate(root_in_step().function.with_kinds(FIRST)).text
     assert not re.search(r"_scan\d+_", generate(function).text)
-
-
-def test_no_kernel_on_a_device() -> None:
-    with pytest.raises(UnsupportedError, match=r"^elman: scan: .* no kernels .* device"):
-        generate(elman().function, "cuda")

@@ -10,7 +10,14 @@ import sympy
 
 from derivatrix.compiler.emit.cuda.block_cooperative import Phase, phases, reduced_rows
 from derivatrix.compiler.emit.cuda.block_cooperative_text import block_cooperative_text
-from derivatrix.compiler.emit.cuda.kernel import KernelText, check, count, finish_text, kernel_text
+from derivatrix.compiler.emit.cuda.kernel import (
+    KernelText,
+    check,
+    count,
+    finish_text,
+    indented,
+    kernel_text,
+)
 from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, renamed
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
@@ -18,6 +25,7 @@ from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import Printer
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
+from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.ir.python_text import tuple_text
@@ -35,6 +43,8 @@ from derivatrix.compiler.plan.steps import (
     Newton,
     Operand,
     Plan,
+    Range,
+    Recurrence,
     Reuse,
     Step,
     Store,
@@ -189,6 +199,10 @@ class _HostWriter(Printer):
                 yield from self.choice(variants, _host_call)
             case Newton():
                 yield self._newton(step)
+            case Range(buffer, source, start):
+                yield f"{buffer.name} = {self._range(source, start, buffer.shape[0])}"
+            case Recurrence():
+                yield from self._recurrence(step)
 
     def _allocation(self, buffer: Buffer) -> str:
         """Write the allocation of an array; Schur forms and vectors are complex on devices."""
@@ -306,6 +320,17 @@ class _HostWriter(Printer):
         ]
         return f"newton({', '.join(texts)})"
 
+    def _recurrence(self, step: Recurrence) -> Iterator[str]:
+        """Write a loop over time on the host, each step of which launches its kernels."""
+        length = self.index(step.length)
+        times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
+        operands = (self._operand(operand) for operand in (*step.arguments, *step.targets))
+        yield f"for {step.index} in {times}:"
+        yield from indented(call_lines(host_name(step.step), ["run", *operands]))
+
+    def _range(self, source: Buffer, start: sympy.Expr, length: sympy.Expr) -> str:
+        return f"run.range({source.name}, {self.index(start)}, {self.index(start + length)})"
+
     def _empty(self, buffer: Buffer) -> str:
         shape = self._shape(buffer.shape)
         return f"{shape}, np.int32" if buffer.kind == "integer" else shape
@@ -314,6 +339,10 @@ class _HostWriter(Printer):
         return tuple_text([self.index(size) for size in shape] or ["1"])
 
     def _operand(self, operand: Operand) -> str:
+        """Write an operand; a number is an array of one entry, which is not copied to the host."""
+        if not operand.shape:
+            (entry,) = operand.index
+            return self._range(operand.buffer, sympy.sympify(entry), sympy.S.One)
         leading = [self.index(part) for part in operand.index]
         name = operand.buffer.name
         text = f"run.part({', '.join([name, *leading])})" if leading else name

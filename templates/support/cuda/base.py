@@ -4,6 +4,7 @@
 
 import copy
 import importlib
+import math
 import warnings
 
 import numpy as np
@@ -199,6 +200,12 @@ class _Run:
         if array.size == 0:
             return self.empty(array.shape[len(index) :], array.dtype)
         return array[index]
+
+    def range(self, array, start, stop):
+        """array[start:stop]. If it has no entries it is a new array: Numba may give a wrong
+        shape."""
+        shape = (stop - start, *array.shape[1:])
+        return array[start:stop] if math.prod(shape) else self.empty(shape, array.dtype)
 
     def constant(self, array, dtype=None):
         """A constant array of the module, copied to the device once in each type."""

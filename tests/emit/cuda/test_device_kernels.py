@@ -26,6 +26,7 @@ from tests.driver.test_examples import FUNCTIONS
 from tests.dryrun import REALS, dry
 from tests.emit.cuda.test_simulated import SAMPLE
 from tests.identities import IDENTITIES, Identity
+from tests.loops import garch
 from tests.points import draw_all, leaves, numbers
 
 pytestmark = pytest.mark.toolkit
@@ -123,6 +124,12 @@ def made(identity: Identity) -> tuple[Function, ModuleType]:
     return function, dx.compile(function, target="cuda")
 
 
+def test_loop_over_time(request: pytest.FixtureRequest) -> None:
+    module = dx.compile(garch().function.with_kinds(["vjp"]), target="cuda")
+    check_kernels(request, module)
+    check_launches(garch().function.with_kinds(["vjp"]), module)
+
+
 LITERAL = (
     ("inv(X)", "X: 2 2"),
     pytest.param("x'*inv(S)*x", "x: 4, S: 4 4 spd", marks=pytest.mark.thorough),
@@ -157,7 +164,7 @@ def check_kernels(
 
 def check_launches(function: Function, module: ModuleType) -> None:
     """Every kernel is launched with arrays and numbers of the types that it is compiled for."""
-    values = draw_all(function, seed=0, sizes={**SIZES[0], "batch": 5})
+    values = draw_all(function, seed=0, sizes={**SIZES[0], "batch": 5, "T": 4})
     for real in REALS:
         for kind in function.kinds:
             arguments, results = function.derivatives.kernel(kind)
