@@ -19,7 +19,7 @@ from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated
-from derivatrix.compiler.plan.recurrences import with_planned_loops
+from derivatrix.compiler.plan.recurrences import is_loop, with_planned_loops
 from derivatrix.compiler.plan.row_kernels import rows
 from derivatrix.compiler.plan.sample_parts import parts
 from derivatrix.compiler.plan.sample_sums import sums
@@ -102,6 +102,8 @@ def threaded_plan(
     candidates = variants(_prepared(outputs, CPU))
     kernel = _planned(name, arguments, outputs, candidates)
     nodes = candidates[0].nodes
+    if any(map(is_loop, ir.topological(nodes))):  # in their steps the samples are no stacked axis
+        nodes = variants(_prepared(outputs, CPU, with_loops=False))[0].nodes
     batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
     if sample_parts := parts(nodes, arguments, batch_last):
         return dataclasses.replace(kernel, parts=sample_parts)
@@ -154,9 +156,14 @@ def _planned(
     return frame.plan(name, [Choose(alternatives)], {})
 
 
-def _prepared(outputs: Sequence[tuple[str, ir.Node]], machine: Machine) -> list[ir.Node]:
-    """Rewrite the outputs by the passes that precede the choice of contraction orders."""
-    nodes = with_planned_loops([node for _, node in outputs])
+def _prepared(
+    outputs: Sequence[tuple[str, ir.Node]], machine: Machine, with_loops: bool = True
+) -> list[ir.Node]:
+    """Rewrite the outputs by the passes that precede the choice of contraction orders. with_loops:
+    whether loops over time are rewritten, too."""
+    nodes = [node for _, node in outputs]
+    if with_loops:
+        nodes = with_planned_loops(nodes)
     if machine.is_cpu:
         nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square), is_long_sum)
     return share_functions(with_divided_powers(pull_out(nodes)))

@@ -15,6 +15,7 @@ from derivatrix.compiler.ir.graph import depending, transformed
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.uses import is_elementwise
+from derivatrix.compiler.simplify import simplify
 
 
 def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
@@ -25,8 +26,9 @@ def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
 def _planned(node: ir.Node) -> ir.Node:
     if isinstance(node, ir.Einsum):
         return _with_ranges(node)
-    if not isinstance(node, ir.Apply) or node.operation.loop is None:
+    if not is_loop(node):
         return node
+    assert isinstance(node, ir.Apply)
     return _unstacked(node) if node.stack else _hoisted(node)
 
 
@@ -75,6 +77,11 @@ beginning, how many at the end): a part of their array, which products of matric
 copy."""
 
 
+def is_loop(node: ir.Node) -> bool:
+    """Return whether a node is the states of a loop over time."""
+    return isinstance(node, ir.Apply) and node.operation.loop is not None
+
+
 def is_range(node: ir.Node) -> bool:
     """Return whether a node is a range of the states of a loop."""
     return isinstance(node, ir.Apply) and node.operation is RANGE
@@ -116,8 +123,8 @@ def _states(factor: ir.Factor) -> tuple[ir.Apply | None, ir.Labels]:
         inner, axes = node.factors[0]
         if sorted(axes) == [*range(node.ndim)]:
             node, labels = inner, tuple(labels[axis] for axis in axes)
-    is_loop = isinstance(node, ir.Apply) and node.operation.loop is not None and not node.stack
-    return (node if is_loop else None), labels  # type: ignore[return-value]
+    is_unstacked = isinstance(node, ir.Apply) and is_loop(node) and not node.stack
+    return (node if is_unstacked else None), labels  # type: ignore[return-value]
 
 
 def _unstacked(node: ir.Apply) -> ir.Node:
@@ -201,7 +208,7 @@ def _hoisted(node: ir.Apply) -> ir.Node:
     parameters = {leaf: Array(arguments[leaf]) for leaf in loop.parameters}
     stacked = over_time(by_time, arguments, loop.length)
     outside = [*(array.node for array in stacked), *substitute(fixed, arguments)]
-    computed = dict(zip((*by_time, *fixed), with_planned_loops(outside), strict=True))
+    computed = dict(zip((*by_time, *fixed), with_planned_loops(simplify(outside)), strict=True))
     slices |= {placeholders[part]: Array(computed[part]) for part in by_time}
     parameters |= {placeholders[part]: Array(computed[part]) for part in fixed}
     carries = {leaf: Array(arguments[leaf]) for leaf in loop.carries}

@@ -92,6 +92,10 @@ def operation_count(node: ir.Node) -> sympy.Expr:
             return product(node.shape) * cost(node.expression)
         case ir.Sum():
             return product(node.shape) * len(node.terms)
+        case ir.Apply(operation=operation) if (loop := operation.loop) is not None:
+            step_ops = sympy.Add(*map(operation_count, ir.topological(loop.following)))
+            nodes_of_loop = len(loop.carries)
+            return product((*node.stack, loop.length)) * step_ops / nodes_of_loop
         case ir.Apply():
             matrix, labels = node.arguments[0]
             core = matrix.shape[len(labels) :]

@@ -18,6 +18,7 @@ from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
+from derivatrix.compiler.plan.recurrences import is_loop
 from derivatrix.compiler.plan.sample_axis import (
     is_separable,
     is_sum_over,
@@ -35,6 +36,8 @@ STEP_OVERHEAD_OPS = 1500
 """Fixed cost of one plan step, in scalar operations."""
 MIN_SAMPLES_BATCH_LAST = 64
 """Fewest samples for which the batch-last layout is used."""
+MIN_SAMPLES_OF_LOOP = 16
+"""Fewest samples of a block that share the products of each step of a loop over time."""
 Output = tuple[str, ir.Node]
 Terms = tuple[list[ir.Node], list[ir.Node]]
 
@@ -103,6 +106,9 @@ def _sums_over(
         list(zip(first_terms, resized(list(first_terms.values())), strict=True)),
         length if is_batch_last else None,
     )
+    min_samples = MIN_SAMPLES_OF_LOOP if any(map(is_loop, nodes)) else 1
+    if is_batch_last:
+        min_samples = MIN_SAMPLES_BATCH_LAST
     step_count = len((part.variants or (part,))[0].steps)
     return Sums(
         part=part,
@@ -113,7 +119,7 @@ def _sums_over(
         ops_per_sample=rounded_up(ops_per_sample),
         ops_per_part=rounded_up(fixed_ops) + is_blas_bound * STEP_OVERHEAD_OPS * step_count,
         entries_per_sample=entries(part).coeff(length, 1),
-        min_samples=MIN_SAMPLES_BATCH_LAST if is_batch_last else 1,
+        min_samples=min_samples,
         is_blas_bound=is_blas_bound and not is_batch_last,
     )
 

@@ -586,8 +586,10 @@ class Plan:
     @property
     def has_cache_blocks(self) -> bool:
         """Whether threads compute blocks of samples that fit in the cache: this pays if there are
-        work arrays of symbolic size."""
+        work arrays of symbolic size, but for loops over time, whose steps samples share."""
         steps = [step for plan in (self, *self.variants) for step in plan.steps]
+        if any(isinstance(step, Recurrence) for step in steps):
+            return False
         work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
         has_large = any(size.free_symbols for buffer in work for size in buffer.shape)
         return self.parts is not None and not self.parts.has_fixed_ops and has_large

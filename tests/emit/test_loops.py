@@ -90,6 +90,29 @@ def test_batch() -> None:
         _check(function, module, length)
 
 
+def test_threads_share_samples() -> None:
+    """Each thread loops over time for its samples; threads add up their sums."""
+    function = replace(elman().function, batch=("X",)).with_kinds(["value", "vjp"])
+    text = generate(function).text
+    assert "by_samples(" in text and "by_sums(" in text and 'times="T"' in text
+    module = dx.compile(function)
+    generator = np.random.default_rng(4)
+    sizes = {"T": 60, "n": 24, "m": 20, "batch": 37}
+    values = {
+        leaf.name: 0.2 * draw(leaf, generator, sizes)
+        for leaf in function.derivatives.arguments("vjp")
+    }
+    W, U, X, h0, cotangent = values.values()
+    expected = [module.vjp(W, U, x[None], h0, c[None]) for x, c in zip(X, cotangent, strict=True)]
+    actual = module.vjp(W, U, X, h0, cotangent)
+    for name in ("W", "U", "h0"):
+        total = sum(getattr(sample, name) for sample in expected)
+        np.testing.assert_allclose(getattr(actual, name), total, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(actual.X, np.concatenate([s.X for s in expected]), atol=1e-12)
+    values_of_samples = [module.value(W, U, x[None], h0)[0] for x in X]
+    np.testing.assert_allclose(module.value(W, U, X, h0), values_of_samples, rtol=1e-12)
+
+
 def test_kalman_filter() -> None:
     function = kalman(wrt=["A", "R", "P0"], kinds=["value_and_gradient"])
     module = dx.compile(function)

@@ -62,6 +62,22 @@ class Inside:
         self.thread.join()
 
 
+def test_one_thread_of_blas(pool: _ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels with small products in a loop over time, and no later kernels."""
+    monkeypatch.setattr(thread_pool, "_get_blas_threads", lambda: count)
+    threads = []
+
+    def set_threads(number: int) -> None:
+        nonlocal count
+        count = number
+
+    monkeypatch.setattr(thread_pool, "_set_blas_threads", set_threads)
+    count = 4
+    for run in (pool.run_by_one_thread, pool.run):
+        run(lambda: threads.append(count))
+    assert threads == [1, 4] and count == 4
+
+
 def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, factor in (("one", 1), ("two", 2)):
         function = dx.function(name, [x], dx.exp(factor * x), batch=[x])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -208,6 +209,32 @@ def arrays_lie_over_memory() -> bool:
     return called(kernel, x) == 4.0 and bool(x[3] == 7.0)
 
 
+def offsets_of_work_arrays_are_hidden() -> bool:
+    """Sums of sizes would slow down loop strength reduction; constants are not hidden."""
+    work_arrays, give_back = memory.work_arrays, memory.give_back
+
+    def of_size(x, size):  # type: ignore[no-untyped-def]
+        one, other, memory = work_arrays(x, ((size, size), (size,)), ())
+        one[0, 0] = other[0] = x[0]
+        x[0] = one[0, 0] + other[0]
+        give_back(memory)
+
+    def of_number(x, size):  # type: ignore[no-untyped-def]
+        one, other, memory = work_arrays(x, ((3, 3), (3,)), ())
+        one[0, 0] = other[0] = x[0]
+        x[0] = one[0, 0] + other[0]
+        give_back(memory)
+
+    def hidden(code: Callable[..., Any]) -> bool:
+        made = compiled(code)
+        made(np.ones(1), 3)
+        text = next(iter(made.overloads.values())).library.get_llvm_str()
+        names = re.findall(r'(%\S+) = call i64 asm ""', text)
+        return any(len(re.findall(rf"{re.escape(name)}\b", text)) > 1 for name in names)
+
+    return hidden(of_size) and not hidden(of_number)
+
+
 def work_arrays_are_one_block() -> bool:
     work_arrays, give_back = memory.work_arrays, memory.give_back
 
@@ -333,6 +360,7 @@ USES = [
     Use("buffers of others", kernels_take_the_buffers_of_others, verification, "view"),
     Use("arrays over memory", arrays_lie_over_memory, arrayobj, "populate_array"),
     Use("Numba's memory", work_arrays_are_one_block, memory, "call_named"),
+    Use("inline assembly", offsets_of_work_arrays_are_hidden, ir.IRBuilder, "asm"),
     Use("atomic words", words_are_changed_at_once, ir.IRBuilder, "atomic_rmw"),
     Use("LLVM's instructions", instructions_are_written, ir.IRBuilder, "fmul"),
     Use("BLAS by address", blas_is_called_by_address, cgutils, "get_or_insert_function"),

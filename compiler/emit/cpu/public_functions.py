@@ -39,8 +39,16 @@ def kernel_arguments(plan: Plan) -> list[str]:
     """Print the arguments of `generated.kernel`, except for compiler flags."""
     first, *keywords = signature(plan)
     blas = ["blas=True"] if calls_blas(plan) else []
+    times = " ".join(_times(plan))
+    blas += [f'times="{times}"'] if times else []
     fails = ["can_fail=True"] if can_fail(plan) else []
     return [first, *parallel_arguments(plan), *blas, *fails, *keywords]
+
+
+def _times(plan: Plan) -> list[str]:
+    """List the sizes that are lengths of the loops over time of a kernel."""
+    steps = [step for inner in (plan, *plan.inner) for step in inner.recurrences]
+    return sorted({str(size) for step in steps for size in step.length.free_symbols})
 
 
 def size_text(plan: Plan, polynomial: sympy.Expr) -> str:

@@ -22,7 +22,7 @@ from ..common.arguments import (
     _real,
 )
 from ..common.function_parts import _Parts, define_function
-from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES
+from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES, MAX_SERIAL_STEP_ENTRIES
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
@@ -57,6 +57,7 @@ class _Kernel(NamedTuple):
     signature: _Signature
     partition: _Partition
     blas: bool
+    times: str
     can_fail: bool
 
 
@@ -81,6 +82,7 @@ class Module(_Module):
         signature,
         partition=None,
         blas=False,
+        times="",
         can_fail=False,
         sizes=(),
         names=None,
@@ -89,8 +91,8 @@ class Module(_Module):
         """Decorate the body of a kernel; define `check_` + its name, which the body calls first.
 
         partition: of the work among threads (see `parallel`). blas: whether the kernel calls BLAS.
-        can_fail: whether it can raise LinAlgError. signature, sizes, names: see `_Signature`.
-        options: see `compiled`."""
+        times: the lengths of its loops over time. can_fail: whether it can raise
+        LinAlgError. signature, sizes, names: see `_Signature`. options: see `compiled`."""
         kernel_signature = _Signature(signature, sizes, names)
         partition = partition or _Partition()
 
@@ -100,7 +102,7 @@ class Module(_Module):
             check = self._defined(self._checking(f"check_{name}", kernel_signature), scope)
             self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
             kernel = partition.full_kernel(self, name, kernel_signature, body, options)
-            self.kernels[kernel] = _Kernel(kernel_signature, partition, blas, can_fail)
+            self.kernels[kernel] = _Kernel(kernel_signature, partition, blas, times, can_fail)
             return kernel
 
         return decorate
@@ -142,7 +144,7 @@ class Module(_Module):
     def function(self, name, kernel, returns=""):
         """Make a public function that allocates and fills the results of a kernel. returns: see
         `_Returned`."""
-        signature, _, blas, can_fail = self.kernels[kernel]
+        signature, _, blas, _, can_fail = self.kernels[kernel]
         returned = _Returned(returns, signature.outputs)
         parts = _Parts(signature, returned, self.has_batch, self.cotangents(name))
         call_plan = self._call_plan(kernel, parts)
@@ -157,7 +159,7 @@ class Module(_Module):
         run = [f"_kernel_ready({passed})"]
         if blas:
             is_small = parts.in_locals(_small_matrices(signature))
-            run = if_else(is_small, run, [f"_thread_pool.run(_kernel_ready, {passed})"])
+            run = if_else(is_small, run, [self._run_in_pool(kernel, "_kernel_ready", parts)])
         run = [f"if {call_plan.needs_kernel}:", *indented(run)] if call_plan.needs_kernel else run
         lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
         lines = [*parts.heading(name), *indented(lines)]
@@ -165,20 +167,31 @@ class Module(_Module):
 
     def _conditions(self, kernel):
         """Return the conditions on sizes that select the call of a kernel; small sizes meet all."""
-        signature, partition, blas, _ = self.kernels[kernel]
+        signature, partition, blas, times, _ = self.kernels[kernel]
         texts = [*partition.conditions(signature), *_small_results(signature)]
         texts += [_small_matrices(signature)] if blas else []
+        texts += [_small_matrices(signature, times)] if times else []
         return [renamed(text, signature.names) for text in dict.fromkeys(texts)]
 
     def _call_plan(self, kernel, parts):
         """Plan the call of a kernel in a public function."""
         declaration = self.kernels[kernel]
-        passed = _passed_arguments(kernel, parts)
-        run = "_thread_pool.run(_kernel, {})" if declaration.blas else "_kernel({})"
-        call_plan = declaration.partition.call_plan(self, kernel, parts, [run.format(passed)])
+        run = f"_kernel({_passed_arguments(kernel, parts)})"
+        if declaration.blas:
+            run = self._run_in_pool(kernel, "_kernel", parts)
+        call_plan = declaration.partition.call_plan(self, kernel, parts, [run])
         return replace(
             call_plan, scope=call_plan.scope | {"_kernel": getattr(kernel, "share", kernel)}
         )
+
+    def _run_in_pool(self, kernel, name, parts):
+        """Print the call of a kernel that calls BLAS."""
+        signature, times = self.kernels[kernel].signature, self.kernels[kernel].times
+        run = "_thread_pool.run"
+        if times:
+            has_small_steps = parts.in_locals(_small_matrices(signature, times))
+            run = f"({run}_by_one_thread if {has_small_steps} else {run})"
+        return f"{run}({name}, {_passed_arguments(kernel, parts)})"
 
     def _function_lines(self, parts, conditions, run, call, scope):
         """Print the body of a public function. run: lines that call a kernel that is compiled for
@@ -277,11 +290,16 @@ def _small_results(signature):
         yield f"{text} <= {MAX_HEAP_ENTRIES}"
 
 
-def _small_matrices(signature):
+def _small_matrices(signature, times=""):
     """Return the condition that the matrices among arguments and results have few entries, so that
-    BLAS uses no threads. BLAS gets each matrix of a stack by itself."""
+    BLAS uses no threads. BLAS gets each matrix of a stack by itself. times: lengths of loops over
+    time, whose steps' matrices have no such axes."""
     shapes = [*signature.outputs.values(), *signature.inputs.values()]
-    return f"{_entries(shape[-2:] for shape in shapes)} <= {MAX_SERIAL_BLAS_ENTRIES}"
+    shapes = [
+        [size for size in shape if not identifiers(times) & identifiers(size)] for shape in shapes
+    ]
+    most = MAX_SERIAL_STEP_ENTRIES if times else MAX_SERIAL_BLAS_ENTRIES
+    return f"{_entries(shape[-2:] for shape in shapes)} <= {most}"
 
 
 def _entries(shapes):

@@ -88,7 +88,8 @@ class _ThreadPool:
     """The threads that call kernels, and helper threads, which start at the first need.
 
     words: the words by which helpers find work, see `shared_work`; serial_words: the same without
-    helpers. callers: the threads in a kernel; served_caller: the one that has the helpers.
+    helpers. callers: the threads in a kernel; serial_callers: those for whom BLAS has one thread;
+    served_caller: the one that has the helpers.
     only_caller: the only thread that may begin a kernel; None if all may. program_blas_threads: the
     number of BLAS's threads as the program set it; blas_threads: as it is now.
     Callers are identified by thread: after an interrupt between two statements, the next call of
@@ -104,7 +105,7 @@ class _ThreadPool:
         """Forget all threads but this one: in a forked process there are no others."""
         self.words, self.serial_words = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
         self.serial_words[BUSY] = 1
-        self.helpers, self.callers = [], set()
+        self.helpers, self.callers, self.serial_callers = [], set(), set()
         self.served_caller = self.only_caller = None
         self.program_blas_threads = self.blas_threads = 0
         self.lock = RLock()
@@ -127,9 +128,17 @@ class _ThreadPool:
         finally:
             self.leave()
 
-    def enter(self, threads):
+    def run_by_one_thread(self, kernel, *arguments):
+        """Call a kernel for one thread, with one thread of BLAS."""
+        try:
+            self.enter(1, is_serial=True)
+            kernel(*arguments)
+        finally:
+            self.leave()
+
+    def enter(self, threads, is_serial=False):
         """Count this thread as a caller; return the words by which helpers find its work, or the
-        words that no helper reads."""
+        words that no helper reads. is_serial: whether BLAS has one thread."""
         me = get_ident()
         with self.lock:
             if not self.has_exit_handlers:
@@ -137,6 +146,7 @@ class _ThreadPool:
             if self.only_caller not in (None, me):
                 self.changed.wait_for(lambda: self.only_caller in (None, me), _MAX_WAIT_SECONDS)
             self.callers.add(me)
+            (self.serial_callers.add if is_serial else self.serial_callers.discard)(me)
             helpers = threads - len(self.callers)
             if helpers > 0 and self.served_caller is None and self.only_caller is None:
                 self.served_caller = me
@@ -148,6 +158,7 @@ class _ThreadPool:
         me = get_ident()
         with self.lock:
             self.callers.discard(me)
+            self.serial_callers.discard(me)
             if self.served_caller == me:
                 self.served_caller = None
             self.limit_blas()
@@ -163,13 +174,13 @@ class _ThreadPool:
 
     def limit_blas(self):
         """Set the number of BLAS's threads: those that callers do not take, and one while threads
-        share work."""
+        share work or a caller wants one."""
         count = _get_blas_threads()
         if count != self.blas_threads:  # set by the program since
             self.program_blas_threads = count
         busy = len(self.callers) - 1 if self.callers else 0
-        shares_work = self.served_caller is not None
-        self.blas_threads = 1 if shares_work else max(1, self.program_blas_threads - busy)
+        is_single = self.served_caller is not None or bool(self.serial_callers)
+        self.blas_threads = 1 if is_single else max(1, self.program_blas_threads - busy)
         if self.blas_threads != count:
             _set_blas_threads(self.blas_threads)
 
@@ -205,9 +216,9 @@ class _ThreadPool:
             self.helpers.pop().stop()
 
 
-_POOL_MODULE = "_derivatrix_thread_pool_1"
+_POOL_MODULE = "_derivatrix_thread_pool_2"
 """The module of `sys.modules` that holds the pool, for all generated modules of a process. The
-number is the version of the words and of the methods `submit` and `run`."""
+number is the version of the words and of the pool's methods."""
 _THREAD_POOL = vars(sys.modules.setdefault(_POOL_MODULE, ModuleType(_POOL_MODULE))).setdefault(
     "pool", _ThreadPool()
 )

@@ -1,0 +1,108 @@
+"""Loops over time against JAX: `python -m tests.benchmarks.loops`.
+
+The gradient of a Kalman filter's likelihood, and the VJP of a recurrent network. Both contestants
+take turns in one process; a ratio above 1 is JAX's time over that of derivatrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import derivatrix as dx
+from tests.benchmarks.composition import Contest, compare
+from tests.loops import kalman
+
+
+def kalman_gradient(n: int, p: int, T: int) -> Contest:
+    """The gradient of the log-likelihood by all inputs."""
+    module = dx.compile(kalman(kinds=["gradient"]))
+
+    @jax.jit
+    def gradient(*arguments: Any) -> Any:
+        return jax.grad(value, argnums=tuple(range(7)))(*arguments)
+
+    def value(Y: Any, A: Any, C: Any, Q: Any, R: Any, x0: Any, P0: Any) -> Any:
+        Q, R, P0 = (Q + Q.T) / 2, (R + R.T) / 2, (P0 + P0.T) / 2
+
+        def step(carry: Any, y: Any) -> Any:
+            x, P = carry
+            factor = jnp.linalg.cholesky(C @ P @ C.T + R)
+            v = y - C @ x
+            gain = jax.scipy.linalg.cho_solve((factor, True), C @ P).T
+            logdet = 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+            square = v @ jax.scipy.linalg.cho_solve((factor, True), v)
+            term = -(square + logdet + p * jnp.log(2 * jnp.pi)) / 2
+            return (A @ (x + gain @ v), A @ (P - gain @ C @ P) @ A.T + Q), term
+
+        return jnp.sum(jax.lax.scan(step, (x0, P0), Y)[1])
+
+    random = np.random.default_rng(0)
+    A, C = 0.25 * random.normal(size=(n, n)), 0.25 * random.normal(size=(p, n))
+    given = [random.normal(size=(T, p)), A, C, np.eye(n), np.eye(p), np.zeros(n), np.eye(n)]
+    device = [jnp.asarray(array) for array in given]
+    return Contest(
+        f"Kalman likelihood's gradient, n = {n}, p = {p}, T = {T}",
+        lambda: module.gradient(*given),
+        lambda: jax.block_until_ready(gradient(*device)),
+    )
+
+
+def recurrent_vjp(n: int, T: int, samples: int) -> Contest:
+    """The VJP of h[t + 1] = tanh(W h[t] + U x[t]) by weights, inputs and start."""
+    W, U, h0 = dx.matrix("W", "n", "n"), dx.matrix("U", "n", "n"), dx.vector("h0", "n")
+    X = dx.matrix("X", "T", "n")
+
+    def step_with(library: Any, W: Any, U: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = library.tanh(W @ h + U @ x)
+            return h, h
+
+        return step
+
+    states = dx.scan(step_with(dx, W, U), h0, X)[1]
+    batch = ["X"] if samples > 1 else []
+    module = dx.compile(dx.function("network", [W, U, X, h0], states, kinds=["vjp"], batch=batch))
+
+    def value(W: Any, U: Any, X: Any, h0: Any) -> Any:
+        return jax.lax.scan(step_with(jnp, W, U), h0, X)[1]
+
+    mapped = jax.vmap(value, in_axes=(None, None, 0, None)) if batch else value
+
+    @jax.jit
+    def vjp(cotangent: Any, *arguments: Any) -> Any:
+        return jax.vjp(mapped, *arguments)[1](cotangent)
+
+    random = np.random.default_rng(0)
+    leading = (samples,) if batch else ()
+    weights = [random.normal(size=(n, n)) / np.sqrt(n) for _ in range(2)]
+    inputs, cotangent = random.normal(size=(2, *leading, T, n))
+    given = [*weights, inputs, np.zeros(n), cotangent]
+    device = [jnp.asarray(array) for array in given]
+    return Contest(
+        f"recurrent network's VJP, n = {n}, T = {T}, {samples} samples",
+        lambda: module.vjp(*given),
+        lambda: jax.block_until_ready(vjp(device[-1], *device[:-1])),
+    )
+
+
+def contests() -> Iterator[Contest]:
+    yield kalman_gradient(10, 5, 200)
+    yield recurrent_vjp(64, 500, 1)
+    yield recurrent_vjp(64, 500, 32)
+
+
+@click.command()
+@click.option("--turns", default=15, show_default=True, help="Of each contestant.")
+def main(turns: int) -> None:
+    """Compare loops over time with JAX's."""
+    compare(contests(), turns)
+
+
+if __name__ == "__main__":
+    main()
