@@ -147,6 +147,13 @@ def test_products_without_the_carry_are_computed_before_the_loop() -> None:
     assert "U" not in loop.split("nest out")[0]
 
 
+def test_axes_are_reordered_by_one_function() -> None:
+    """Copies with axes in another order are compiled once, not in each kernel."""
+    function = replace(elman().function, batch=("X",)).with_kinds(["vjp"])
+    text = generate(function).text
+    assert re.search(r"copy_permuted\(X, t\d+, 2, 1, 0\)", text)
+
+
 def test_text_does_not_depend_on_other_loops() -> None:
     """Symbols of a step have names of their own; they do not show in the module."""
     function = root_in_step().function.with_kinds(FIRST)

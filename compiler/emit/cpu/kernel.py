@@ -217,19 +217,28 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-def _copied_arrays(body: tuple[Statement, ...]) -> tuple[str, str] | None:
-    """Name the source and target of a loop nest that copies an array; None for other loops."""
+def _copy(body: tuple[Statement, ...]) -> tuple[str, list[str]] | None:
+    """Match a loop nest that copies an array, or one of three axes in another order; return the
+    function that does the same and its arguments, None for other loops."""
     loops: list[Loop] = []
     while len(body) == 1 and isinstance(body[0], Loop):
         loops.append(body[0])
         body = body[0].body
     indices = tuple(loop.index for loop in loops)
-    shape = tuple(loop.extent for loop in loops)
     match body:
-        case (Store(Load(target, at), Load(source, of), accumulate=False),) if loops:
-            is_whole = at == of == indices and target.shape == source.shape == shape
-            # constants are doubles in kernels of singles, too
-            return (source.name, target.name) if is_whole and source.role != "constant" else None
+        case (Store(Load(target, at), Load(source, of), accumulate=False),) if (
+            loops
+            and source.role != "constant"  # a double in kernels of singles, too
+            and at == indices
+            and target.shape == tuple(loop.extent for loop in loops)
+            and {*of} == {*indices}
+            and source.shape == tuple(target.shape[indices.index(symbol)] for symbol in of)
+        ):
+            arrays = [source.name, target.name]
+            if of == indices:
+                return "copy_entries", arrays
+            if len(of) == 3:
+                return "copy_permuted", [*arrays, *(str(of.index(symbol)) for symbol in indices)]
     return None
 
 
@@ -311,8 +320,9 @@ class _Writer(Statements):
                 zeroed = f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
                 return StepText(f"{buffer.name}[...] = 0", (zeroed,))
             case LoopNest(comment, body):
-                if copied := _copied_arrays(body):
-                    return StepText("", tuple(self._call("copy_entries", copied)))
+                if copy := _copy(body):
+                    is_plain = copy[0] == "copy_entries"
+                    return StepText("" if is_plain else comment, tuple(self._call(*copy)))
                 text = tuple(self.lines(body))
                 is_explained = len(text) == 1 or comment in map(str.strip, text)
                 return StepText("" if is_explained else comment, text)

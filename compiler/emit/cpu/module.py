@@ -37,6 +37,7 @@ HELPERS = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
     *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
+    "cpu.copies.copy_permuted",
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     *(f"cpu.structures.{name}" for name in sorted({*NEAREST.values()})),
     "cpu.newton.NotConverged",
