@@ -23,6 +23,7 @@ from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
 from derivatrix.compiler.plan.steps import (
     Buffer,
+    Guard,
     Load,
     Loop,
     LoopNest,
@@ -389,8 +390,8 @@ def _mirrored(matrix: Buffer) -> LoopNest:
     Kalman filter with a large entry of A, by a thousand in five steps."""
     *stack, row, column = (index_symbol(axis) for axis in range(len(matrix.shape)))
     lower, upper = (Load(matrix, (*stack, *pair)) for pair in ((row, column), (column, row)))
-    body: Statement = Loop(column, row, False, (Store(upper, lower, accumulate=False),))
-    for index, extent in reversed([*zip((*stack, row), matrix.shape, strict=False)]):
+    body: Statement = Guard(sympy.Ge(row - column, 1), (Store(upper, lower, accumulate=False),))
+    for index, extent in reversed([*zip((*stack, row, column), matrix.shape, strict=True)]):
         body = Loop(index, extent, False, (body,))
     return LoopNest(f"the upper triangle of {matrix.name} is the lower one", (body,))
 
