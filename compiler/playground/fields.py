@@ -18,7 +18,8 @@ Fields = Mapping[str, Any]
 
 def request_fields(name: str, body: bytes) -> Fields:
     """Read the fields of a request of this name: `text`, `inputs` (sizes and structure by name),
-    `wrt` (a list of names, empty if missing), and for "structure" `sizes` (numbers by name).
+    `wrt` (a list of names, empty if missing), `guessed` (names of inputs whose sizes may be changed
+    to fit the text), and for "structure" `sizes` (numbers by name).
 
     Raises DeclarationError for a body that is not a JSON object, and for a missing or wrong field;
     ShapeError for sizes that are not numbers.
@@ -31,7 +32,8 @@ def request_fields(name: str, body: bytes) -> Fields:
         raise DeclarationError(f"a request is an object of JSON: {error}") from error
     if not isinstance(data, dict):
         raise DeclarationError(f"a request is an object of JSON, not {shown(data)}")
-    text, inputs, wrt = data.get("text"), data.get("inputs"), data.get("wrt", [])
+    text, inputs = data.get("text"), data.get("inputs")
+    names = {"wrt": data.get("wrt", []), "guessed": data.get("guessed", [])}
     if not isinstance(text, str) or len(text) > MAX_TEXT_LETTERS:
         raise DeclarationError(
             f"text is an expression of at most {MAX_TEXT_LETTERS} letters, not {shown(text)}"
@@ -40,9 +42,10 @@ def request_fields(name: str, body: bytes) -> Fields:
         raise DeclarationError(
             f"inputs are at most {MAX_INPUTS} names with sizes, not {shown(inputs)}"
         )
-    if not isinstance(wrt, list) or not _short(wrt):
-        raise DeclarationError(f"wrt is a list of names, not {shown(wrt)}")
-    fields = {"text": text, "inputs": inputs, "wrt": wrt}
+    for field, value in names.items():
+        if not isinstance(value, list) or not _short(value):
+            raise DeclarationError(f"{field} is a list of names, not {shown(value)}")
+    fields = {"text": text, "inputs": inputs, **names}
     return {**fields, "sizes": _sizes(data.get("sizes"))} if name == "structure" else fields
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.frontends.notation.guesses import remarks
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.playground.compiled import (
     base64_text,
@@ -16,6 +17,7 @@ from derivatrix.compiler.playground.compiled import (
 )
 from derivatrix.compiler.playground.fields import Fields
 from derivatrix.compiler.playground.measure import measurements
+from derivatrix.compiler.playground.programs import programs
 from derivatrix.compiler.playground.subject import subject
 from derivatrix.compiler.playground.times import times
 from derivatrix.compiler.report.highlight import highlighted
@@ -28,11 +30,15 @@ Answers = Iterator[dict[str, Any]]
 def derive(fields: Fields) -> Answers:
     """Derive the formulas of a function in all styles, and its derivations line by line."""
     declaration = subject(fields)
-    yield {"names": declaration.names}
+    yield {"names": declaration.names, "inputs": declaration.inputs}
     function = declaration.function()
-    yield {"declared": _declared(function), "python": highlighted_text(declaration.declaration)}
+    yield {
+        "declared": _declared(function),
+        "python": highlighted_text(declaration.declaration),
+        "remarks": remarks(declaration.text, declaration.inputs),
+    }
     for kind in kinds(function):
-        yield {"kind": kind, "title": TITLES[kind], "formulas": list(formulas(function, kind))}
+        yield {"kind": kind, "title": TITLES[kind], "formulas": _with_programs(function, kind)}
     yield {"steps": [*derivations(function)]}
 
 
@@ -76,6 +82,17 @@ def package(fields: Fields) -> Answers:
 def highlighted_text(text: str) -> dict[str, str]:
     """Pair a Python text with its HTML, which is highlighted."""
     return {"text": text, "html": highlighted(text)}
+
+
+def _with_programs(function: Function, kind: str) -> list[dict[str, Any]]:
+    """List the formulas of a kind, whose NumPy texts are functions to run, as are those in JAX and
+    PyTorch."""
+    inputs = [leaf.name for leaf in function.inputs]
+    result = []
+    for formula in formulas(function, kind):
+        name, texts = formula["name"], formula["texts"]
+        result.append({**formula, "texts": texts | programs(name, texts["numpy"], inputs)})
+    return result
 
 
 def _declared(function: Function) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import parse
 from derivatrix.compiler.frontends.notation.declaration import input_names
+from derivatrix.compiler.frontends.notation.guesses import guess_inputs
 from derivatrix.compiler.playground.fields import Fields
 from derivatrix.runtime.errors import DeclarationError
 
@@ -50,5 +51,12 @@ class Subject:
 
 
 def subject(fields: Fields) -> Subject:
-    """Read the subject of a request."""
-    return Subject(fields["text"], fields["inputs"], tuple(fields["wrt"]))
+    """Read the subject of a request; inputs that it lacks, and those with guessed sizes, get sizes
+    that fit the text."""
+    text, guessed = fields["text"], fields.get("guessed", ())
+    inputs = {name: sizes for name, sizes in fields["inputs"].items() if name not in guessed}
+    guesses = guess_inputs(text, inputs)
+    found = inputs | guesses
+    order = [name for name in input_names(text) if name in found]
+    kept = {name: found[name] for name in (*order, *inputs)}
+    return Subject(text, kept, tuple(fields["wrt"]))

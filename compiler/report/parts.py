@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from derivatrix.compiler.formulas.printers import math_printers
+from derivatrix.compiler.formulas.printers.latex import AND, WHERE
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.report.mathml import mathml, prose
 
@@ -47,6 +49,7 @@ def formulas(function: Function, kind: str) -> Iterator[dict[str, Any]]:
         texts = {style: style_lines[position] for style, style_lines in lines.items()}
         yield {
             "title": TITLES[kind] + title.removeprefix(kind),
+            "name": re.sub(r"\W+", "_", title if len(derivatives.results(kind)) > 1 else kind),
             "math": mathml(texts["latex"]),
             "vec": mathml(texts["vec-latex"]),
             "texts": {
@@ -70,9 +73,16 @@ def _derivation(function: Function, name: str, output_name: str) -> dict[str, An
     steps = function.steps(name, "latex")
     return {
         "by": f"{name}, of {output_name}" if output_name else name,
-        "lines": [{"math": mathml(step.text), "reason": prose(step.reason)} for step in steps],
+        "lines": [{"math": _on_lines(step.text), "reason": prose(step.reason)} for step in steps],
         "text": str(function.steps(name)),
     }
+
+
+def _on_lines(latex: str) -> str:
+    """Write a formula as MathML, its definitions on lines of their own, as lines are narrow."""
+    formula, _, definitions = latex.partition(WHERE)
+    lines = [rf"\text{{where }} {line}" for line in definitions.split(AND) if line]
+    return "".join(map(mathml, [formula, *lines]))
 
 
 def size_names(function: Function) -> list[str]:

@@ -20,8 +20,15 @@ COMMANDS = {
     "max", "min", "sec", "csc", "cot", "coth",
 }  # fmt: skip
 
+WHERE = r" \quad\text{where}\quad "
+AND = r",\; "
+"""What stands before the first definition behind a formula, and before the others."""
+
 _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
+
+_FUNCTION = re.compile(r"\\(operatorname\b|[a-z]+(\\left)?\()")
+"""A function at the beginning, whose name needs a space before it."""
 
 _TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
 """Commands that are taller than a line, so that brackets around them must grow."""
@@ -105,7 +112,8 @@ class Latex(MathPrinter):
 
     def differential(self, body: str) -> str:
         sign = self.sign("d")
-        return (sign if sign != "d" else r"\mathrm{d}") + body
+        space = r"\," if _FUNCTION.match(body) else ""
+        return (sign if sign != "d" else r"\mathrm{d}") + space + body
 
     def operation(self, form: str) -> str:
         return _BRACKET.sub(lambda found: _SIDES[found[0]] + found[0], form)
@@ -162,8 +170,7 @@ class Latex(MathPrinter):
         return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
 
     def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
-        parts = r",\; ".join(f"{left} = {right}" for left, right in definitions)
-        return rf"{text} \quad\text{{where}}\quad {parts}"
+        return text + WHERE + AND.join(f"{left} = {right}" for left, right in definitions)
 
     def equations(self, lines: list[tuple[str, str]]) -> str:
         (left, right), *definitions = lines

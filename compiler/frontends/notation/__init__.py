@@ -95,15 +95,16 @@ def _interpret(
             array = meaning.build(meaning.read(tree))
         except NotationError as error:
             errors.append((len(meaning.steps), error))
-            choice = _next(meaning.choice)
+            choice = next_choice(meaning.choice)
             continue
         return array, set(meaning.used)
     # the reading that came furthest is most likely the intended one
     raise max(errors, key=lambda reading: reading[0])[1]
 
 
-def _next(choice: list[str]) -> list[str]:
-    """The choice after one that failed, in lexicographic order; empty after the last."""
+def next_choice(choice: list[str]) -> list[str]:
+    """Return the choice of shapes of `ones` after one that failed, in lexicographic order; nothing
+    after the last."""
     while choice and choice[-1] == KINDS[-1]:
         choice.pop()
     return [*choice[:-1], KINDS[KINDS.index(choice[-1]) + 1]] if choice else []

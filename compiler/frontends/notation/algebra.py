@@ -69,6 +69,12 @@ class Algebra(Steps):
     def entrywise(self, sign: Token, left: Value, right: Value) -> Value:
         """Combine two values entry by entry; a scalar is broadcast."""
         left, right = self.conformed(left, right, sign.span, COMPLAINTS[sign.kind])
+        scalar, array = (right, left) if left.rank else (left, right)
+        if sign.kind in "+-" and array.rank and not scalar.rank and scalar.literal is None:
+            name, other = (self.source.text[slice(*value.span)] for value in (scalar, array))
+            self.remarks.append(
+                f"{name} is a scalar, added to every entry of {other}, {self.describe(array)}"
+            )
         return self.broadcast(sign, ARITHMETIC[sign.kind], left, right)
 
     def broadcast(
@@ -180,6 +186,9 @@ class Algebra(Steps):
         return replace(value, row=operand.row, loose=operand.loose)
 
     def transpose(self, span: Span, operand: Value) -> Value:
+        if not operand.rank and operand.literal is None:
+            text = self.source.text[slice(*operand.span)]
+            self.remarks.append(f"{text} is a scalar, so its transpose is {text}")
         if operand.rank > 2:
             raise self.error(
                 f"cannot transpose {self.describe(operand)}; use einsum to order its axes", span

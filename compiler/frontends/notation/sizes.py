@@ -25,6 +25,13 @@ class Sizes:
         self._pending: list[tuple[Dimension, Complaint]] = []
         self._count = 0
 
+    def copy(self) -> Sizes:
+        """Copy the state, so that what is equated afterwards can be given up."""
+        copied = Sizes()
+        copied._values, copied._pending = self._values, [*self._pending]
+        copied._count = self._count
+        return copied
+
     def unknown(self) -> sympy.Symbol:
         """Create an unknown size. A name with "?" cannot occur in a text."""
         self._count += 1

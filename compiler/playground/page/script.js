@@ -7,7 +7,7 @@ import { drawBlocks } from "./structure.js";
 const STYLES = {
   math: "Mathematics", vec: "Vec", unicode: "Text", latex: "LaTeX", numpy: "NumPy", index: "Index",
 };
-const LABELS = { ...STYLES, "vec-latex": "Vec LaTeX" };
+const LABELS = { ...STYLES, "vec-latex": "Vec LaTeX", jax: "JAX", torch: "PyTorch" };
 const STRUCTURES = ["", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", "positive",
   "nonneg", "simplex", "invertible"];
 const text = find("#text"), rows = find("#inputs tbody"), status = find("#status");
@@ -19,17 +19,13 @@ let known = null;  // what the server said of the function: sizes, scalar, wrt
 function request(name, extra, receive) {
   const inputs = Object.fromEntries(state.names.map((each) => [each, declared(each)]));
   const wrt = state.names.filter((each) => state.wrt?.includes(each));
-  return start(name, { text: state.text, inputs, wrt, ...extra }, receive);
+  const guessed = state.names.filter((each) => state.inputs[each].guessed);
+  return start(name, { text: state.text, inputs, guessed, wrt, ...extra }, receive);
 }
 
 function declared(name) {
   const { sizes, structure } = state.inputs[name];
   return `${sizes} ${structure}`.trim();
-}
-
-function guess(name) {
-  const vector = /^[u-zpqrbcd]\d*$/.test(name);
-  return { sizes: /^[A-Z]/.test(name) ? "n n" : vector ? "n" : "", structure: "" };
 }
 
 function showInputs() {
@@ -38,11 +34,15 @@ function showInputs() {
     const sizes = make("input", { value: input.sizes, spellcheck: false, placeholder: "scalar", size: 8 });
     sizes.setAttribute("aria-label", `Sizes of ${name}`);
     sizes.autocapitalize = "off";
-    sizes.oninput = () => { input.sizes = sizes.value; changed(); };
+    sizes.oninput = () => { input.sizes = sizes.value; input.guessed = false; changed(); };
     const structure = make("select", {}, ...STRUCTURES.map((each) => new Option(each || "—", each)));
     structure.setAttribute("aria-label", `Structure of ${name}`);
     structure.value = input.structure;
-    structure.onchange = () => { input.structure = structure.value; changed(0); };
+    structure.onchange = () => {
+      input.structure = structure.value;
+      input.guessed &&= !structure.value;
+      changed(0);
+    };
     const wrt = make("input", { type: "checkbox", checked: state.wrt === null || state.wrt.includes(name) });
     wrt.setAttribute("aria-label", `Differentiate by ${name}`);
     wrt.onchange = () => {
@@ -57,13 +57,19 @@ function showInputs() {
   }));
 }
 
-function setNames(names) {
-  if (names.join() === state.names.join()) return false;
-  for (const name of names) state.inputs[name] ??= guess(name);
+function setInputs(names, sizes) {
+  const before = state.names.map((name) => `${name}: ${declared(name)}`).join();
+  for (const name of names) {
+    state.inputs[name] ??= { sizes: "", structure: "", guessed: true };
+    if (state.inputs[name].guessed) state.inputs[name].sizes = sizes[name] ?? "";
+  }
+  const isStale = state.names.some((name) => !names.includes(name));
   state.names = names;
+  if (before === names.map((name) => `${name}: ${declared(name)}`).join()) return false;
   if (state.wrt && !names.some((name) => state.wrt.includes(name))) state.wrt = null;
   showInputs();
-  return true;
+  save();
+  return isStale;
 }
 
 // Formulas
@@ -82,12 +88,12 @@ async function derive() {
   let finished = false;
   document.body.classList.add("working");
   await request("derive", {}, (answer) => {
-    if (answer.names?.length && setNames(answer.names)) {
-      save();
-      derive();  // again, with all inputs declared
+    if (answer.names?.length && setInputs(answer.names, answer.inputs)) {
+      derive();  // again, without the inputs that the text no longer has
     } else if (answer.declared) {
       known = answer.declared;
       showError(null);
+      showRemarks(answer.remarks);
       showPython(answer.python);
     } else if (answer.kind) {
       kinds.push(answer);
@@ -110,6 +116,10 @@ async function derive() {
   refresh();
 }
 
+function showRemarks(remarks) {
+  find("#remarks").replaceChildren(...remarks.map((each) => make("li", {}, each)));
+}
+
 function showError(error) {
   const place = find("#error"), before = find("#results");
   place.hidden = !error;
@@ -117,6 +127,7 @@ function showError(error) {
   before.classList.toggle("stale", Boolean(error));
   if (!error) return;
   status.textContent = "";
+  showRemarks([]);
   const lines = error.text.split("\n");
   const caret = lines.length > 2 && /^ *\^+$/.test(lines.at(-1));
   place.replaceChildren(caret ? lines.slice(0, -2).join("\n") : error.text);

@@ -71,6 +71,31 @@ def test_typing_declares_inputs_and_shows_formulas(server, open_page):
     page.locator("#kind-vjp .formula").nth(1).wait_for(state="detached")
 
 
+def test_sizes_follow_the_whole_text(server, open_page):
+    page = open_page(server, f="A*x", **{"in": "A: m n; x: n"})
+    page.locator(DONE).wait_for()
+    page.focus("#text")
+    page.keyboard.press("End")
+    page.keyboard.type(" - mu")
+    page.locator("[aria-label='Sizes of mu']").wait_for()
+    page.wait_for_function("document.querySelector('[aria-label=\"Sizes of mu\"]').value === 'm'")
+    assert page.locator("#remarks li").count() == 0
+    page.fill("[aria-label='Sizes of mu']", "")
+    page.locator("#remarks", has_text="mu is a scalar").wait_for()
+
+
+def test_definitions_in_derivations_are_not_cut(server, open_page):
+    page = open_page(server, f="softmax(W*x+b)", **{"in": "W: k d; x: d; b: k"}, open="steps")
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.locator(DONE).wait_for()
+    cut = page.evaluate(
+        """[...document.querySelectorAll("#steps .math")]
+        .filter((each) => each.scrollWidth > each.clientWidth + 1)
+        .map((each) => each.textContent)"""
+    )
+    assert cut == []
+
+
 def test_every_example_is_derived(server, open_page):
     page = open_page(server)
     for chip in page.locator(".chip").all():
@@ -85,7 +110,11 @@ def test_copies_are_the_texts(server, open_page):
     page = open_page(server, f="X*X", **{"in": "X: n n"})
     page.locator(DONE).wait_for()
     page.get_by_role("button", name="VJP by X as NumPy").click()
-    assert page.evaluate("navigator.clipboard.readText()") == "cotangent @ X.T + X.T @ cotangent"
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == (
+        "import numpy as np\n\n\ndef vjp(X, cotangent):\n"
+        "    return cotangent @ X.T + X.T @ cotangent"
+    )
     page.get_by_role("radio", name="LaTeX").check(force=True)
     assert page.inner_text("#kind-value pre") == "Y = X^{2}"
 

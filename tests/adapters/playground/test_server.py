@@ -100,6 +100,7 @@ WRONG_FIELDS = [
     {"inputs": {"X": "n" * 300}},
     {"wrt": "X"},
     {"wrt": [["X"]]},
+    {"guessed": "X"},
 ]
 WRONG_SIZES = [None, {}, [3], {"n": "3"}, {"n": True}, {"n": 2.5}, {"n": None}, {"n": [[3]]}]
 WRONG_SIZES += [{"n": 0}, {"n": 10**30}, {"m": 3}]
@@ -176,7 +177,7 @@ def test_formulas_come_in_all_styles(server):
     assert list(kinds) == ["value", "vjp", "jvp", "jacobian"]
     (vjp,) = kinds["vjp"]
     function = text_function("X*X", "X: n n", name="f")
-    assert vjp["texts"]["numpy"] == function.formula("vjp", style="numpy")
+    assert f"    return {function.formula('vjp', style='numpy')}" in vjp["texts"]["numpy"]
     assert vjp["texts"]["unicode"].endswith(function.formula("vjp"))
     assert {"latex", "index"} <= vjp["texts"].keys()
     ElementTree.fromstring(vjp["math"])
@@ -192,10 +193,32 @@ def test_the_declaration_in_python_is_the_function(server):
     assert scope["f"].expression is expected.expression and scope["f"].wrt == ("x",)
 
 
+def test_inputs_without_sizes_get_those_that_fit(server):
+    data = {"text": "A*x - mu", "inputs": {"A": "5 n"}, "wrt": []}
+    answers = ask(server, "derive", data)
+    assert found(answers, "inputs") == {"A": "5 n", "x": "n", "mu": "5"}
+    assert found(answers, "remarks") == []
+    data = {"text": "A*x - mu", "inputs": {"A": "n", "x": "", "mu": ""}, "guessed": ["A", "x"]}
+    answers = ask(server, "derive", {**data, "wrt": []})
+    assert found(answers, "inputs") == {"A": "m n", "x": "n", "mu": ""}
+    (remark,) = found(answers, "remarks")
+    assert "mu is a scalar" in remark
+
+
+def test_texts_to_copy_are_functions(server):
+    formulas = found(ask(server, "derive", {**SQUARE, "text": "X*X + X"}), "formulas")
+    texts = formulas[0]["texts"]
+    for style in ("numpy", "jax", "torch"):
+        assert "def value(X):" in texts[style]
+    scope = {}
+    exec(texts["numpy"], scope)
+    np.testing.assert_array_equal(scope["value"](np.eye(2)), 2 * np.eye(2))
+
+
 def test_an_error_points_at_its_place(server):
     data = {"text": "sum(A*u)", "inputs": {"A": "m n", "u": "m"}, "wrt": []}
     names, error = ask(server, "derive", data)
-    assert names == {"names": ["A", "u"]}
+    assert names == {"names": ["A", "u"], "inputs": data["inputs"]}
     assert error["error"] == "NotationError"
     *_, line, caret = error["text"].split("\n")
     assert line[caret.index("^")] == "*"
