@@ -31,7 +31,8 @@ def module_directory(group: str, shared: str, name: str) -> Path:
 
 
 def write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write the files of a directory whose contents are missing or not those of `texts`."""
+    """Write the files of a directory whose contents are missing or not those of `texts`; files and
+    folders are the user's alone, whatever the umask."""
     contents = {directory / name: text.encode() for name, text in texts.items()}
     stale = [p for p, data in contents.items() if not p.is_file() or p.read_bytes() != data]
     if not stale:
@@ -39,7 +40,10 @@ def write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
     with staging(directory) as temporary:
         for path in stale:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.suffix == ".py":
+                (path.parent / "__pycache__").mkdir(mode=0o700, exist_ok=True)
             (temporary / "file").write_bytes(contents[path])
+            (temporary / "file").chmod(0o600)
             os.replace(temporary / "file", path)
 
 

@@ -8,6 +8,11 @@ quickly, and how noisy the data are. The marginal likelihood chooses them.
 **Why a closed form helps.** The gradient by each number is a trace with the inverse of the
 covariance matrix, which textbooks derive by hand for every kernel. Here it is derived once, from
 the likelihood as it is written; one factorisation serves value and gradients.
+
+.. important::
+
+   Beside other work on a machine, set ``OPENBLAS_NUM_THREADS=1``: with 300 points and two threads
+   that wait for each other, the optimiser took 1.3 to 5 s instead of 0.3 s.
 """
 
 import matplotlib.pyplot as plt

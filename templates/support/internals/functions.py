@@ -107,8 +107,11 @@ class _Cache(FunctionCache):
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=self._folder) as place:
-                (Path(place) / path.name).write_bytes(_code_digest(path.name, code) + code)
-                (Path(place) / path.name).replace(path)
+                file = Path(place) / path.name
+                file.write_bytes(_code_digest(path.name, code) + code)
+                if self._shared:
+                    file.chmod(0o600)  # whatever the umask: others' code is not run
+                file.replace(path)
         except OSError as error:
             self.disable()
             self._say(path, f"cannot be written ({error})")
