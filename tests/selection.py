@@ -37,6 +37,9 @@ FEW = {
         "test_what_is_left_as_it_was_passes": 0,
         "test_what_is_refused_and_what_passes": 0,
     },
+    "differentiate/test_derivatives.py": {
+        "test_hvp_against_differences_and_hessian": 30,
+    },
     "differentiate/test_expressions.py": {
         "test_every_operation_of_the_registry": 4,
     },
@@ -47,15 +50,18 @@ FEW = {
         "test_loop": 11,
     },
     "differentiate/test_identities.py": {
-        "test_identity": 24,
+        "test_identity": 16,
         "test_kernels": 0,
     },
     "differentiate/test_second.py": {
-        "test_second_derivatives_are_those_of_a_scalar_function": 5,
+        "test_second_derivatives_are_those_of_a_scalar_function": 2,
     },
     "differentiate/test_random.py": {
         "test_every_operation_of_the_registry": 10,
         "test_formulas_of_random_expressions": 0,
+    },
+    "driver/test_cache.py": {
+        "test_a_cache_that_others_can_write_to_is_not_used": 12,
     },
     "driver/test_cli.py": {
         "test_a_build_that_is_stopped_leaves_nothing": 1,
@@ -63,7 +69,7 @@ FEW = {
         "test_the_process_of_a_command_ends_with_it": 2,
     },
     "driver/test_examples.py": {
-        "test_a_function_that_is_off_by_a_ten_thousandth_fails": 3,
+        "test_a_function_that_is_off_by_a_ten_thousandth_fails": 1,
         "test_the_generated_module_is_right": 1,
     },
     "emit/cuda/test_device_kernels.py": {
@@ -86,13 +92,14 @@ FEW = {
         "test_a_fault_in_the_text_of_a_loop": 3,
     },
     "emit/test_loops.py": {
-        "test_kernels": 4,
+        "test_kernels": 2,
+        "test_jacobians_and_hessians": 0,
     },
     "emit/test_modules.py": {
         "test_kernels_of_more_than_thirty_arguments": 0,
         "test_linear_algebra_errors_name_the_operation": 2,
         "test_module": 1,
-        "test_plans": 8,
+        "test_plans": 5,
         "test_special_functions": 0,
         "test_what_is_compiled_late_is_compiled_elsewhere": 0,
     },
@@ -104,10 +111,12 @@ FEW = {
         "test_verification_refuses_a_planted_fault": 1,
     },
     "emit/test_structured_inputs.py": {
-        "test_all_kinds": 2,
+        "test_all_kinds": 1,
         "test_derivatives_are_those_of_the_function_of_the_full_array": 2,
         "test_devices": 1,
         "test_samples": 1,
+        "test_straight_line_code": 2,
+        "test_copies": 4,
     },
     "emit/test_types.py": {
         "test_mypy_finds_the_planted_errors_and_no_others": 0,
@@ -115,7 +124,7 @@ FEW = {
     },
     "formulas/test_formulas.py": {
         "test_formulas_for_reading_stand_for_the_derivatives": 11,
-        "test_what_is_repeated_has_a_books_letter": 6,
+        "test_what_is_repeated_has_a_books_letter": 3,
     },
     "formulas/test_nested.py": {
         "test_nested_formulas": 4,
@@ -139,6 +148,9 @@ FEW = {
         "test_every_operation_of_the_registry": 16,
         "test_names_and_sizes_are_those_of_the_arguments": 20,
     },
+    "frontends/test_loops.py": {
+        "test_second_derivatives": 4,
+    },
     "frontends/test_names.py": {
         "test_names_of_helpers_and_locals_may_be_used": 2,
     },
@@ -155,14 +167,14 @@ FEW = {
         "test_a_planted_fault_is_refused": 0,
         "test_determinants_are_verified_where_single_precision_has_no_such_numbers": 0,
         "test_gradients_of_determinants_at_singular_matrices": 0,
-        "test_operators_at_singular_matrices": 2,
+        "test_operators_at_singular_matrices": 1,
         "test_second_derivatives_at_singular_matrices": 1,
     },
     "operations/test_equations.py": {
         "test_riccati": 6,
     },
     "operations/test_factorisations.py": {
-        "test_first_and_second_derivatives": 12,
+        "test_first_and_second_derivatives": 8,
         "test_wide_qr": 0,
     },
     "operations/test_higher.py": {
@@ -181,9 +193,14 @@ FEW = {
     "operations/test_root.py": {
         "test_modules_of_roots": 0,
     },
+    "operations/test_slopes.py": {
+        "test_values_at_the_end_of_a_domain": 2,
+    },
     "operations/test_spectral.py": {
         "test_second_and_third_derivatives": 20,
         "test_second_derivatives_by_singular_values": 6,
+        "test_parts_of_singular_value_decompositions": 3,
+        "test_nearest_rotations_where_singular_values_are_repeated": 2,
     },
     "plan/test_batch_last.py": {
         "test_compiled": 6,
@@ -192,13 +209,14 @@ FEW = {
         "test_one_that_fails": 1,
     },
     "plan/test_lengths.py": {
-        "test_kernels": 7,
+        "test_kernels": 4,
     },
     "plan/test_within_range.py": {
-        "test_kernels": 3,
+        "test_kernels": 1,
+        "test_second_derivatives": 4,
     },
     "plan/test_phases.py": {
-        "test_threads": 3,
+        "test_threads": 1,
     },
     "plan/test_plan.py": {
         "test_random_graphs_compiled": 1,
@@ -244,8 +262,10 @@ FEW = {
     },
     "runtime/test_verify.py": {
         "test_a_result_off_by_one_in_ten_thousand_fails": 8,
-        "test_a_single_wrong_entry_fails": 8,
+        "test_a_single_wrong_entry_fails": 5,
         "test_what_is_wrong_disagrees_with_the_declaration": 3,
+        "test_wrong_batch_axes_fail": 3,
+        "test_a_right_module_passes": 5,
     },
     "simplify/test_lengths.py": {
         "test_derivatives_at_zero_and_near_it": 30,
@@ -254,7 +274,7 @@ FEW = {
         "test_the_length_of_a_tangent_at_a_definite_matrix": 1,
     },
     "simplify/test_selections.py": {
-        "test_kernels_select": 3,
+        "test_kernels_select": 1,
     },
     "templates/test_bounds.py": {
         "test_a_part_that_fails_is_found": 0,

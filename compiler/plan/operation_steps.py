@@ -108,7 +108,8 @@ class OperationSteps(Workspace):
                 if method.pivots:
                     operands = (*operands, self._fresh_stack(matrix.shape[:-1], 1, "integer")[1])
                 failure = "" if method.checked else failure_text(node, method.failure)
-                self._call("factorise", method.kernel("factor"), *operands, failure=failure)
+                comment = f"factorise {short_formula(matrix)}"
+                self._call(comment, method.kernel("factor"), *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
 
@@ -164,7 +165,9 @@ class OperationSteps(Workspace):
         else:
             kernel = method.kernel("solve" if batch_last else "solve_columns")
         target = Operand(view.buffer, (*matrix, stack) if batch_last else (stack, *matrix))
-        self._call("solve", kernel, *factors, target, *flags)
+        side = "the transpose of " if solve.transposed and not method.definite else ""
+        comment = f"multiply by {side}{short_formula(solve.inverse)}"
+        self._call(comment, kernel, *factors, target, *flags)
 
     # Operations
 
@@ -185,7 +188,8 @@ class OperationSteps(Workspace):
             target = Operand(view.buffer, view.buffer.shape)
         if name == "inv":
             method, factors = self._inverted(node)
-            self._call("invert", method.kernel("inverse"), *factors, target, *method.flags)
+            comment = f"invert {short_formula(node.arguments[0][0])}"
+            self._call(comment, method.kernel("inverse"), *factors, target, *method.flags)
         elif name in solvers.FACTORED:
             method, factors = self._factorised(node)
             self._call(name, method.kernel(name), *factors, target)
