@@ -98,6 +98,10 @@ class _Leaves:
         return f"{path}[{', '.join(kinds)}]"
 
 
+OPERATORS = _Leaves({}, "_Operator", "", bare=True)
+UNTYPED = _Leaves({}, "Any", "", bare=True)
+
+
 def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
     """List the classes of all named tuples, inner ones first."""
     classes: dict[str, TupleText] = {}
@@ -119,11 +123,11 @@ def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
 
     for function in module.everything:
         if function not in module.functions:
-            leaves = _Leaves({}, "_Operator", "", bare=True)
+            leaves = OPERATORS
         elif on_host:
             leaves = _Leaves(_ranks(function.plan), "_Array", "_Number")
         else:
-            leaves = _Leaves({}, "Any", "", bare=True)
+            leaves = UNTYPED
         add(function.result, title(function.name), leaves)
     return list(classes.values())
 
@@ -147,8 +151,7 @@ def _functions(module: ModuleDescription) -> Iterator[str]:
         yield from _overloads(function)
     if module.operator is not None:
         function = module.operator.function
-        leaves = _Leaves({}, "_Operator", "", bare=True)
-        result_type = leaves.type(function.result, title(function.name))
+        result_type = OPERATORS.type(function.result, title(function.name))
         yield _definition(function.name, _parameters(function), "", result_type)
 
 
@@ -175,10 +178,9 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
 
 def _untyped(module: ModuleDescription) -> Iterator[str]:
     """Write the public functions for devices, whose arrays are CuPy's."""
-    leaves = _Leaves({}, "Any", "", bare=True)
     for function in module.functions:
         inputs = [(name, "Any") for name, _ in _parameters(function)]
-        result_type = leaves.type(function.result, title(function.name))
+        result_type = UNTYPED.type(function.result, title(function.name))
         yield _definition(function.name, inputs, f"{_out(function.plan)}: Any = None", result_type)
 
 

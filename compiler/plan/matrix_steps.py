@@ -208,6 +208,5 @@ class MatrixSteps(Workspace):
         if tuple(label for label in labels if label in orders[0]) == orders[1]:
             orders.reverse()
         return min(
-            orders,
-            key=lambda order: self._samples in [node.sizes[label] for label in order[:-1]],
+            orders, key=lambda order: self._samples in [node.sizes[label] for label in order[:-1]]
         )

@@ -578,10 +578,11 @@ class Plan:
         return (*self.variants, *(p for plan in part_plans for p in (*plan.variants, plan)))
 
     @property
-    def callees(self) -> tuple[Plan, ...]:
-        """All plans whose kernels this one calls."""
+    def with_callees(self) -> tuple[Plan, ...]:
+        """The plan after all plans whose kernels it calls, directly or indirectly."""
         solved = (part for step in self.equations for part in (step.residual, step.jacobian))
-        return (*self.inner, *solved, *(step.step for step in self.recurrences))
+        callees = (*solved, *(step.step for step in self.recurrences), *self.inner)
+        return (*(plan for callee in callees for plan in callee.with_callees), self)
 
     @property
     def has_cache_blocks(self) -> bool:

@@ -64,10 +64,8 @@ def statement_count(plan: Plan) -> int:
 
 def can_fail(plan: Plan) -> bool:
     """Return whether a kernel, or one that it calls, can raise an error."""
-    parts = walk(plan.steps)
-    return any(
-        isinstance(part, Require | Call | Newton) and bool(part.failure) for part in parts
-    ) or any(map(can_fail, plan.callees))
+    parts = (part for callee in plan.with_callees for part in walk(callee.steps))
+    return any(isinstance(part, Require | Call | Newton) and bool(part.failure) for part in parts)
 
 
 def buffers(part: Any) -> Iterator[Buffer]:

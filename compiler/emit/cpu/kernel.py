@@ -68,10 +68,13 @@ FUNCTIONS = {
 }
 """Spelling of the operators of `steps.Operate` in kernels."""
 
-REDUCING = 'fastmath={"reassoc"}'
-EXACT = ""
 MAX_LINE_LENGTH = 96
+"""Most characters of a line in a kernel, without its indentation."""
+REDUCING = 'fastmath={"reassoc"}'
+"""Flags for loops that add up numbers: LLVM vectorises a sum only if it may reorder its terms."""
+EXACT = ""
 STRAIGHT = 'fastmath={"contract", "reassoc"}'
+"""Flags for straight-line code, which LLVM may compute by fused multiply-adds."""
 POLYNOMIAL = 'fastmath={"contract", "nsz", "reassoc"}'
 """Flags for sums and products only, where the sign of a zero affects only the sign of a zero."""
 

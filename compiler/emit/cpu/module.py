@@ -6,14 +6,10 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from derivatrix.compiler.emit.cpu.kernel import (
-    KernelText,
-    kernel_text,
-    newton_text,
-)
+from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
 from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
     is_own_share,
@@ -30,7 +26,7 @@ from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence
+from derivatrix.compiler.plan.steps import Gemm, Plan
 from derivatrix.compiler.targets import cpu
 
 HELPERS = (
@@ -59,10 +55,9 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     """Print the generated module; also return the support files that it needs. Raises
     DeclarationError for an input with a name that the module itself needs."""
     kernels, aliases = _kernels(module)
-    loops = _loops([function.plan for function in module.everything])
-    equations = [loop for loop in loops if isinstance(loop, Newton)]
-    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
-    plans += [plan for loop in loops for plan in _plans_called(loop)]
+    plans = [plan for function in module.everything for plan in function.plan.with_callees]
+    equations = list({e.name: e for plan in plans for e in plan.equations}.values())
+    recurrences = list({loop.name: loop for plan in plans for loop in plan.recurrences}.values())
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
         kernel_text(plan, module.name, f"The {word} of an equation, for `{equation.name}`.")
@@ -70,9 +65,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
     inner += [
-        kernel_text(loop.step, module.name, f"A step: {loop.comment}")
-        for loop in loops
-        if isinstance(loop, Recurrence)
+        kernel_text(loop.step, module.name, f"A step: {loop.comment}") for loop in recurrences
     ]
     operator = _operator(module)
     names_read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
@@ -133,23 +126,6 @@ def _operator(module: ModuleDescription) -> OperatorText | None:
     sizes = [size.local for size in module.operator.function.plan.sizes if size.local in names]
     call = call_lines(f"{name} = generated.operators", arguments)
     return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, names, call)
-
-
-def _loops(plans: Iterable[Plan]) -> list[Newton | Recurrence]:
-    """List the equations that the plans solve and their loops over time, each once, inner ones
-    first."""
-    loops: dict[str, Newton | Recurrence] = {}
-    for plan in plans:
-        outer: list[Newton | Recurrence] = [*plan.equations, *plan.recurrences]
-        inner = [called for loop in outer for called in _plans_called(loop)]
-        for loop in (*_loops(inner), *outer, *_loops(plan.inner)):
-            loops.setdefault(loop.name, loop)
-    return list(loops.values())
-
-
-def _plans_called(loop: Newton | Recurrence) -> list[Plan]:
-    """List the kernels that an equation or a loop over time calls."""
-    return [loop.residual, loop.jacobian] if isinstance(loop, Newton) else [loop.step]
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:

@@ -15,14 +15,7 @@ from derivatrix.compiler.emit.signatures import array_text, local_sizes, returns
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.row_shares import PART
-from derivatrix.compiler.plan.steps import (
-    Gemm,
-    Newton,
-    Plan,
-    Recurrence,
-    Rows,
-    Sums,
-)
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence, Rows, Sums
 from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
 
@@ -58,10 +51,10 @@ def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
 
 def calls_blas(plan: Plan) -> bool:
     """Return whether a kernel, or one that it calls, calls BLAS or LAPACK."""
-    plans = (plan, *plan.inner)
-    steps = [step for inner in plans for step in inner.every_step]
+    plans = plan.with_callees
+    steps = [step for called in plans for step in called.every_step]
     return any(isinstance(step, Gemm | Newton | Recurrence) for step in steps) or any(
-        _uses_registered_routine(kernel) for inner in plans for kernel in inner.kernels
+        _uses_registered_routine(kernel) for called in plans for kernel in called.kernels
     )
 
 

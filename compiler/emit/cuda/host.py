@@ -78,13 +78,11 @@ class Device:
     helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
-        """Add a plan, after those that it calls, unless it was added before."""
-        if host_name(plan) in {function.name for function in self.host_functions}:
-            return
-        for inner in plan.callees:
-            self.add(inner)
-        self.plans.append(plan)
-        self.host_functions.append(_HostWriter(plan, self).host_function())
+        """Add a plan and those that it calls, unless they were added before."""
+        for called in plan.with_callees:
+            if host_name(called) not in {function.name for function in self.host_functions}:
+                self.plans.append(called)
+                self.host_functions.append(_HostWriter(called, self).host_function())
 
     def entered(self, kernel: KernelText) -> str:
         """Add a kernel; return its name, or that of an equal kernel that was added before."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from derivatrix.compiler.emit.cuda.host import Device, host_name
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
@@ -11,7 +9,6 @@ from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
 from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.plan.visit import can_fail
 from derivatrix.compiler.targets import cuda
 
@@ -36,7 +33,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     types = tuples(module.functions)
     if types:
         imports.require("collections", "namedtuple")
-    constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
+    constants = {name: array for plan in device.plans for name, array in plan.constants}
     text = rendered(
         "cuda.py.jinja",
         module,
@@ -64,14 +61,6 @@ def _public(function: FunctionDescription) -> list[str]:
     if not isinstance(function.result, str):
         arguments.append(f'returns="{returns_text(function)}"')
     return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
-
-
-def _constants(plan: Plan) -> dict[str, np.ndarray]:
-    """Collect the constant arrays of a plan and of the plans that it calls."""
-    constants = dict(plan.constants)
-    for inner in plan.callees:
-        constants |= _constants(inner)
-    return constants
 
 
 def _imports(device: Device, names: set[str]) -> Imports:

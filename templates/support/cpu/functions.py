@@ -223,16 +223,7 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def operators(
-        self,
-        name,
-        signature,
-        parts,
-        build,
-        returns,
-        kernel=None,
-        **signature_options,
-    ):
+    def operators(self, name, signature, parts, build, returns, kernel=None, **signature_options):
         """Make a public function that returns Jacobians or Hessians as operators.
 
         signature: the inputs of the function, and the outputs of `kernel`, if there is one. parts:

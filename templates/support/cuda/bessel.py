@@ -142,10 +142,7 @@ def low_order(order, x):
     c, s = cos_sin_pi(order / 2.0)
     cosine, sine = math.cos(x) * c + math.sin(x) * s, math.sin(x) * c - math.cos(x) * s
     size = step / math.pi
-    return (
-        size * (sine * real + cosine * imaginary),
-        size * (sine * imaginary - cosine * real),
-    )
+    return (size * (sine * real + cosine * imaginary), size * (sine * imaginary - cosine * real))
 
 
 @device

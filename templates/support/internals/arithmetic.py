@@ -10,14 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .functions import (
-    call_compiled,
-    call_named,
-    compiled,
-    defined_once,
-    few_rounds,
-    register,
-)
+from .functions import call_compiled, call_named, compiled, defined_once, few_rounds, register
 
 FUSED = ("contract",)
 """The flag of instructions that LLVM may fuse: a product and a sum to one instruction."""

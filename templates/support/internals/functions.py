@@ -8,16 +8,7 @@ import sys
 import warnings
 from contextlib import suppress
 from copy import copy
-from ctypes import (
-    CFUNCTYPE,
-    PYFUNCTYPE,
-    c_char_p,
-    c_double,
-    c_void_p,
-    cast,
-    py_object,
-    pythonapi,
-)
+from ctypes import CFUNCTYPE, PYFUNCTYPE, c_char_p, c_double, c_void_p, cast, py_object, pythonapi
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
