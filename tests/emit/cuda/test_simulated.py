@@ -32,6 +32,8 @@ SAMPLE: dict[tuple[str, str], tuple[str, ...]] = {
     ("sum(exp(eigvals(X)))", "X"): ("value", "vjp"),
     ("qrR(X)", "X"): ALL,
     ("expm(skew(w))*v", "w v"): ("value", "vjp"),
+    ("rotation(w)*v", "w v"): ("value", "vjp"),
+    ("y'*sort(A*x)", "A x"): ALL,
     ("logdet(X)", "X"): ALL,
     ("sqrtm(X)", "X"): ("value", "vjp"),
     ("normnuc(X)", "X"): ("value", "vjp"),
