@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from derivatrix.compiler.differentiate.recurrence import (
     after_steps,
     before_steps,
@@ -21,7 +23,12 @@ from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from derivatrix.compiler.ir.resize import rename
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.simplify import simplify
-from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
+from derivatrix.runtime.errors import (
+    DeclarationError,
+    DerivatrixError,
+    NotationError,
+    ShapeError,
+)
 
 _scan_numbers = count()
 """Numbers of scans: the placeholders of each are its own."""
@@ -35,6 +42,9 @@ def run_scan(
     """Loop as `scan` does. Return the first carry, the states (T + 1, ...) of its arrays, which
     begin with it, or end if reversed, and the stacked outputs."""
     title = getattr(step, "__name__", "step")
+    if not isinstance(reverse, bool | np.bool_):
+        raise DeclarationError(f"scan: reverse of {title} is True or False, not {shown(reverse)}")
+    reverse = bool(reverse)
     carry_name, x_name = _parameter_names(step)
     starts = Arrays(f"scan: init of {title}", carry_name, init)
     sources = Arrays(f"scan: xs of {title}", x_name, xs)
@@ -51,13 +61,19 @@ def run_scan(
     _open_scans.append(prefix)
     try:
         result = step(starts.like(map(Array, carries)), sources.like(map(Array, slices)))
+    except NotationError:
+        raise
+    except DerivatrixError as error:
+        message = str(error).replace(prefix, "").removeprefix("scan: ")
+        raise type(error)(f"scan: {title}: {message}") from error
     finally:
         _open_scans.pop()
     if not isinstance(result, tuple) or len(result) != 2:
         raise DeclarationError(
             f"scan: {title} returns {shown(result)}, no pair (carry, y); y may be None"
         )
-    following = Arrays(f"scan: the carry that {title} returns", carry_name, result[0])
+    next_carry = _in_order(result[0], starts.structure)
+    following = Arrays(f"scan: the carry that {title} returns", carry_name, next_carry)
     outputs = Arrays(f"scan: the output of {title}", "y", result[1])
     _refuse_changed_carry(starts, following)
     nodes = [array.node for array in (*following.arrays, *outputs.arrays)]
@@ -120,6 +136,8 @@ class Arrays:
             names = fields or [_name_of(part, f"{name}{n}") for n, part in enumerate(value, 1)]
             parts = [self._read(*pair) for pair in zip(names, value, strict=True)]
             return type(value)(*parts) if fields else tuple(parts)
+        if isinstance(value, list) and any(isinstance(part, Array) for part in value):
+            raise DeclarationError(f"{self.place}: {name} is a list; write a tuple of arrays")
         try:
             self.arrays.append(asarray(value))
         except DerivatrixError as error:
@@ -143,6 +161,18 @@ class Arrays:
             return next(remaining)
 
         return put(self.structure)
+
+
+def _in_order(value: Any, structure: Any) -> Any:
+    """Put the keys of mappings in a value into the order that they have in a structure."""
+    if isinstance(structure, dict) and isinstance(value, Mapping):
+        if value.keys() == structure.keys():
+            return {key: _in_order(value[key], part) for key, part in structure.items()}
+    elif isinstance(structure, tuple) and isinstance(value, tuple):
+        parts = [_in_order(*pair) for pair in zip(value, structure, strict=False)]
+        parts += value[len(parts) :]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
 def _parameter_names(step: Callable[..., Any]) -> tuple[str, str]:

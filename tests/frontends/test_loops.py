@@ -269,6 +269,19 @@ def test_carry_is_a_named_tuple_and_step_has_defaults() -> None:
     np.testing.assert_allclose(evaluate(function.expression, values, sizes), 2 * mean, rtol=1e-14)
 
 
+def test_keys_of_a_carry_may_be_in_any_order() -> None:
+    def step(carry: Any, x: Any) -> Any:
+        return {"b": ({"d": carry["a"], "c": x},), "a": carry["a"] + carry["b"][0]["c"]}, None
+
+    last, _ = dx.scan(step, {"a": v, "b": ({"c": 2 * v, "d": 0 * v},)}, X)
+    values = {"v": np.array([1.0, 2.0, 3.0]), "X": np.arange(6.0).reshape(2, 3)}
+    parts = [last["a"], last["b"][0]["c"], last["b"][0]["d"]]
+    a, c, d = (evaluate(part.node, values, {"T": 2, "n": 3}) for part in parts)
+    np.testing.assert_allclose(a, 3 * values["v"] + values["X"][0])
+    np.testing.assert_allclose(c, values["X"][1])
+    np.testing.assert_allclose(d, 3 * values["v"])
+
+
 def test_nan_passes_through() -> None:
     case = CASES[0]
     sizes = _sizes(3)
@@ -304,6 +317,19 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: dx.scan(lambda h: (h, h), v, X), DeclarationError, "two arguments"),
     (lambda: dx.scan(3, v, X), DeclarationError, "step is a function"),  # type: ignore[arg-type]
     (lambda: dx.scan(lambda h, x: (h, h), object(), X), UnsupportedError, "init"),
+    (
+        lambda: dx.scan(lambda h, x: (h @ X, None), v, X),
+        ShapeError,
+        r"scan: <lambda>: h @ X: h has shape \(n,\)",
+    ),
+    (lambda: dx.scan(lambda h, x: (h, h), v, [X, X]), DeclarationError, "xs is a list|x is a list"),
+    (lambda: dx.scan(lambda h, x: (h, h), v, X, reverse="no"), DeclarationError, "True or False"),  # type: ignore[arg-type]
+    (lambda: dx.scan(lambda h, x: (h, h), v, length=2.5), DeclarationError, "2.5 is no size"),
+    (
+        lambda: dx.scan(lambda c, x: ({"a": x}, None), {"a": v, "b": v}, X),
+        DeclarationError,
+        "another structure than init",
+    ),
     (_leaking, DeclarationError, "symbol that exists only within the step"),
 ]
 
