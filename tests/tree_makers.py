@@ -29,7 +29,6 @@ PLACES = {"i": 0, "j": 1}
 NOTATION_ONLY = (
     kinds.Differential,
     kinds.Indexed,
-    kinds.AtTime,
     kinds.Bracket,
     kinds.Over,
     kinds.Entries,
@@ -391,13 +390,6 @@ def indexed(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return kinds.Indexed(make.tree(tuple(body), depth), tuple(indices))
 
 
-def at_time(make: Maker, shape: Shape, depth: int) -> Tree | None:
-    if len(shape) > 2:
-        return None
-    axes = (None,) * len(shape)
-    return kinds.AtTime(make.tree((make.axis(), *shape), depth), (sympy.S.Zero, *axes))
-
-
 def bracket(make: Maker, shape: Shape, depth: int) -> Tree | None:
     symbol = make.random.choice(["==", "δ", ">=", ">", "<"])
     return None if shape else kinds.Bracket(make.index(n), symbol, make.index(m))
@@ -584,7 +576,6 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Choice: choice,
     kinds.Call: call,
     kinds.Indexed: indexed,
-    kinds.AtTime: at_time,
     kinds.Bracket: bracket,
     kinds.Over: over,
     kinds.Contraction: contraction,

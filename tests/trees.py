@@ -316,6 +316,10 @@ class Reader:
         return np.linalg.norm(self.value(tree.body, at))
 
     def of_scale(self, tree: kinds.Scale, at: Mapping[str, int]) -> Any:
+        """The product; 0 where a condition in it is false, even if another factor has no value."""
+        brackets = [factor for factor in tree.scalars if isinstance(factor, kinds.Bracket)]
+        if not all(self.all(brackets, at)):
+            return 0.0
         result: Any = float(tree.coefficient)
         for value in self.all(tree.scalars, at):
             result = result * value

@@ -9,7 +9,6 @@ again, so that derivatives of every order exist.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import count
@@ -140,8 +139,6 @@ def recurrence(loop: Loop) -> Operation:
         rules=(_zero_if_linear_in_zeros,) if is_linear else (),
         facts=rules.facts,
         numpy=rules.numpy,
-        unicode=rules.formulas("unicode"),
-        latex=rules.formulas("latex"),
         loop=loop,
         letters=loop.names[: len(loop.carries)],
         domain=("",) * len(loop.operands),
@@ -508,37 +505,7 @@ class _Recurrence:
             sizes[symbol.name] = int(evaluate(value, sizes))
         return sizes
 
-    # Formulas
-
-    def formulas(self, style: str) -> tuple[str, ...]:
-        """Format strings, as "scan(h = tanh(W h + U x), x in {1}, h = {0})"; for several carries
-        with the one that is the result first."""
-        loop = self.loop
-        position = {leaf: n for n, leaf in enumerate(loop.operands)}
-        fields = {leaf: f"QZ{n}ZQ" for leaf, n in position.items() if leaf in loop.parameters}
-        shown = {
-            leaf: Leaf(fields.get(leaf, self.names[leaf]), leaf.shape, leaf.structure)
-            for leaf in loop.operands
-        }
-        names = {leaf: render(shown[leaf], style) for leaf in loop.operands}
-        bodies = substitute(loop.following, shown)
-        steps = [
-            f"{names[leaf]} = {render(body, style)}"
-            for leaf, body in zip(loop.carries, bodies, strict=True)
-        ]
-        member = r" \in " if style == "latex" else " in "
-        sources = [f"{names[leaf]}{member}QZ{position[leaf]}ZQ" for leaf in loop.slices] + [
-            f"{names[leaf]} = QZ{position[leaf]}ZQ" for leaf in loop.carries
-        ]
-        name = r"\operatorname{scan}" if style == "latex" else "scan"
-        direction = ["reverse"] if loop.is_reversed else []
-        texts = []
-        for output in range(len(loop.carries)):
-            ordered = [steps[output], *steps[:output], *steps[output + 1 :]]
-            text = f"{name}({', '.join([*ordered, *sources, *direction])})"
-            text = text.replace("{", "{{").replace("}", "}}")
-            texts.append(re.sub(r"QZ(\d+)ZQ", r"{\1}", text))
-        return tuple(texts)
+    # Text
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
         """The text that runs the loop for each index of the leading axes."""
@@ -562,7 +529,7 @@ class _Recurrence:
             f"for t in {times}], np.array([state[{output}] for state in states{order}])][-1]"
         )
         first_slice = len(loop.carries)
-        states = f"np.zeros(np.shape({arguments[first_slice]})[{-1 - loop.slices[0].ndim}] + 1)"
+        states = f"np.zeros(np.shape(a[{first_slice}])[{-1 - loop.slices[0].ndim}] + 1)"
         axes_names = (f"a{number}" for number in count())
         shapes = ["s"]
         for leaf in loop.operands:
@@ -572,8 +539,8 @@ class _Recurrence:
         signature = f"{','.join(f'({shape})' for shape in shapes)}->({result})"
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (
-            f"np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
-            f"({', '.join([states, *arguments])})"
+            f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
+            f"({states}, *a))({', '.join(arguments)})"
         )
 
 

@@ -34,11 +34,14 @@ SYMMETRIC = ("symmetric", "spd", "diagonal")
 class Builder(ABC):
     """Builds the tree of `root`.
 
+    bound: placeholders of loops, with the nodes and the first indices that these stand for;
+    running: the letters of times and stacked axes of the loops around a place.
     names: by a leaf's name, the name to show (for a cotangent or tangent: the name that gets the
     accent). differentials: by a leaf's name, the node whose differential it is. declared: names
     that no definition gets, even if the formula does not have them.
     """
 
+    by_index = False
     max_repeated_length: int
     """Longest text of a node that is written more than once without a definition."""
 
@@ -55,7 +58,8 @@ class Builder(ABC):
         self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
         self.named: dict[Node, kinds.Name] = {}
-        self.bound: dict[Node, Tree] = {}
+        self.bound: dict[Node, tuple[Node, Indices]] = {}
+        self.running: frozenset[str] = frozenset()
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
         self.definition_count = 0
@@ -165,9 +169,7 @@ class Builder(ABC):
         return tree if tree.rank else entrywise.spread(tree, (), shape)
 
     def input(self, node: ir.Leaf) -> Tree:
-        """Build the tree of an input, cotangent, tangent or differential, or of a placeholder."""
-        if node in self.bound:
-            return self.bound[node]
+        """Build the tree of an input, cotangent, tangent or differential."""
         body = self.differentials.get(node.name)
         if body is None:
             return self.leaf(node)

@@ -184,13 +184,22 @@ def _is_block_merge(factor: Factor, factors: Sequence[Factor], product: Product)
     return sum(other.count(labels[0]) for _, other in factors) == 2
 
 
-def split_merged_index(
+def split_index(
     factors: Sequence[Factor], index_at: Mapping[int, sympy.Expr], product: Product
 ) -> tuple[Factor, dict[int, sympy.Expr], list[Item]] | None:
-    """Find a merge of axes whose merged index is known. Returns it, the indices of the merged
-    axes, and the conditions that hold for axes whose index is known already."""
+    """Find a merge of axes whose merged index is known, or the transpose of a selection. Returns
+    it, the indices of its summed axes, and the conditions on known indices."""
     for factor in factors:
         node, labels = factor
+        if _is_transposed_slice(factor, index_at, product):
+            assert isinstance(node, ir.Slice)
+            index, stop = index_at[labels[1]], sympy.expand(node.start + node.shape[0])
+            bounds: list[Tree] = []
+            if node.start != 0:
+                bounds.append(kinds.Bracket(index, ">=", node.start))
+            if stop != node.shape[1]:
+                bounds.append(kinds.Bracket(index, "<", stop))
+            return factor, {labels[0]: index - node.start}, [(bound, ()) for bound in bounds]
         unknown = [label for label in labels[1:] if label not in index_at]
         if not isinstance(node, ir.Reshape) or labels[0] not in index_at or labels[1] == labels[2]:
             continue
@@ -208,6 +217,30 @@ def split_merged_index(
         ]
         return factor, {label: split[label] for label in unknown}, conditions
     return None
+
+
+def selects_of_longer(node: ir.Einsum) -> bool:
+    """Tell whether a product selects one entry of an axis that it makes longer: its matrix
+    notation, Yᵀ e_T[1:], is harder to read than an index."""
+    slices = [
+        (part.shape[0], *labels) for part, labels in node.factors if isinstance(part, ir.Slice)
+    ]
+    selected = {axis for size, row, axis in slices if size == 1 and row >= node.ndim}
+    return any(axis in selected for size, _, axis in slices if size != 1)
+
+
+def _is_transposed_slice(
+    factor: Factor, index_at: Mapping[int, sympy.Expr], product: Product
+) -> bool:
+    """Tell whether a factor puts a summed axis into a longer one with a known index."""
+    node, labels = factor
+    return (
+        isinstance(node, ir.Slice)
+        and node.step == 1
+        and labels[1] in index_at
+        and labels[0] not in index_at
+        and labels[0] not in product.output
+    )
 
 
 def multiply_items(items: list[Item], product: Product) -> Item:

@@ -37,7 +37,8 @@ from derivatrix.compiler.formulas.indexing import (
     is_merged,
     multiply_items,
     resolve_labels,
-    split_merged_index,
+    selects_of_longer,
+    split_index,
     sum_letters,
     sum_over,
     take_blocks,
@@ -128,7 +129,8 @@ class Notation(Builder):
         """Choose an index letter that is neither in `scope` nor another name."""
         alphabet = BATCH_LETTERS if is_batch else LETTERS
         candidates = chain(alphabet, (f"i{number}" for number in count(1)))
-        letter = next(name for name in candidates if name not in scope | self.used_names)
+        taken = scope | self.used_names | self.running
+        letter = next(name for name in candidates if name not in taken)
         self.letters_used.add(letter)
         return letter
 
@@ -138,6 +140,9 @@ class Notation(Builder):
         """Build the tree of `node`; see `Builder.expand`. A node without matrix notation becomes a
         definition; if `strict`, NoMatrixNotation is raised instead."""
         match node:
+            case ir.Leaf() if node in self.bound:
+                source, first_indices = self.bound[node]
+                return self.tree(source, (*first_indices, *indices), scope)
             case ir.Leaf():
                 return indexed(self.input(node), indices)
             case ir.Constant():
@@ -146,7 +151,7 @@ class Notation(Builder):
                 return self._entry(node, indices, self.map(node, indices, scope))
             case ir.Sum():
                 return self._entry(node, indices, self.sum(node, indices, scope, strict))
-            case ir.Apply() if recurrences.is_written(node) and not self.by_index:
+            case ir.Apply() if node.operation.loop is not None:
                 return indexed(recurrences.states(self, node), indices)
         try:
             match node:
@@ -194,7 +199,8 @@ class Notation(Builder):
 
     def _product(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         pairs = zip(node.shape, indices, strict=True)
-        if not self.by_index and all(index is None or size == BATCH for size, index in pairs):
+        is_reduced = all(index is None or size == BATCH for size, index in pairs)
+        if is_reduced and not self.by_index and not selects_of_longer(node):
             try:
                 return self._reduced(node, indices, scope)
             except NoMatrixNotation:
@@ -283,7 +289,7 @@ class Notation(Builder):
                 items += [self._item(factor, index_at, scope) for factor in group]
                 continue
             item = None
-            if not self.by_index:
+            if not self.by_index and split_index(group, index_at, product) is None:
                 item = self._entry_of_product(group, index_at, product, scope)
             items.append(item or self._sum_over_letter(group, summed, index_at, product, scope))
             scope |= sum_letters(items[-1][0])
@@ -298,10 +304,10 @@ class Notation(Builder):
         scope: frozenset[str],
     ) -> Item:
         """Sum over a letter for the label that most factors have."""
-        split = split_merged_index(factors, index_at, product)
+        split = split_index(factors, index_at, product)
         if split is not None:
-            merge, split_indices, conditions = split
-            factors = [factor for factor in factors if factor is not merge]
+            selection, split_indices, conditions = split
+            factors = [factor for factor in factors if factor is not selection]
             items = self._items(factors, {**index_at, **split_indices}, product, scope)
             return multiply_items([*conditions, *items], product)
         counts = {label: sum(label in labels for _, labels in factors) for label in summed_labels}

@@ -595,16 +595,6 @@ class Indexed(Tree):
 
 
 @kind
-class AtTime(Indexed):
-    """Entries at one time of a loop, the first index. Repeated parts of a step that have it may be
-    defined, unlike those with free indices."""
-
-    @cached_property
-    def letters(self) -> frozenset[str]:
-        return self.body.letters
-
-
-@kind
 class Bracket(Tree):
     """1 where the relation between two indices holds; "δ" marks Kronecker's delta."""
 
@@ -671,8 +661,14 @@ class Arranged(Ranked):
     places: tuple[int | None, ...]
 
 
+class Running(sympy.Symbol):
+    """An index of the equations of a loop over time, the time or that of a stacked axis. Parts of a
+    step that depend on it may be defined, unlike those with free indices."""
+
+
 def _names(index: sympy.Expr) -> frozenset[str]:
-    return frozenset(symbol.name for symbol in index.free_symbols)
+    symbols = (symbol for symbol in index.free_symbols if not isinstance(symbol, Running))
+    return frozenset(symbol.name for symbol in symbols)
 
 
 def negated(tree: Tree) -> Tree:

@@ -158,10 +158,29 @@ def test_formulas_are_recursions() -> None:
     assert gradient == "∇_W y = ((1 − h[1:, :]∘²) ⊙ λ[1:, :])ᵀ h[:T, :]"
     assert "where h[t + 1] = tanh(U X[t] + W h[t])" in definitions
     assert "h[0] = h₀" in definitions
-    assert "λ[t] = (2 diag([0; 𝟏]) h)[t] + Wᵀ ((1 − h[t + 1]∘²) ⊙ λ[t + 1])" in definitions
+    assert "λ[t] = 2 [t ≥ 1] h[t] + Wᵀ ((1 − h[t + 1]∘²) ⊙ λ[t + 1])" in definitions
     latex = CASES[0].function.formula("gradient", "W", "latex")
     assert r"h_{t + 1} = \tanh\left(U X_{t} + W h_{t}\right)" in latex
-    assert "scan(" in CASES[0].function.formula("value", style="index")
+    by_index = CASES[0].function.formula("value", style="index")
+    assert "h[t + 1,k] = tanh(Σ_i U[k,i] X[t,i] + Σ_i W[k,i] h[t,i]), h[0,k] = h₀[k]" in by_index
+
+
+def test_formulas_of_stacked_and_of_nested_loops() -> None:
+    """A loop for each entry has indices for it; a loop in a loop has another time."""
+    hessian = CASES[0].function.formula("hessian", ("W", "U"))
+    assert "dh[p,q,t + 1] = V₂[t,p] X[t,q] e_p + t₁ ⊙ (W dh[p,q,t,:]), dh[p,q,0] = 0" in hessian
+    assert "dλ[p,q,T] = 2 [T ≥ 1] dh[p,q,T,:]" in hessian
+    nested = CASES[8].function.formula("value")
+    assert "g[s + 1] = tanh(W g[s]) + h[t] ⊙ X[t,s,:], g[0] = h[t]" in nested
+    assert "h[t + 1] = g[m, :]" in nested
+    for style in ("unicode", "latex", "index"):
+        assert "scan" not in CASES[8].function.formula("gradient", "W", style)
+
+
+def test_letters_of_times_are_no_letters_of_states() -> None:
+    last, _ = dx.scan(lambda t, s: (t + s, None), v, X)
+    function = dx.function("sums", [v, X], last)
+    assert "t[s + 1] = X[s] + t[s]" in function.formula("value")
 
 
 def test_formulas_of_a_reversed_loop_and_of_several_carries() -> None:
