@@ -217,7 +217,8 @@ class Operation(Keyed):
     def __post_init__(self) -> None:
         arguments = ", ".join(f"{{{position}}}" for position in range(len(self.ranks)))
         for style, form in {"unicode": "{}", "latex": r"\operatorname{{{{{}}}}}"}.items():
-            calls = [f"{form.format(n)}({arguments})" for n in self.notation or (self.name,)]
+            names = self.notation or (self.name,) * max(1, len(self.outputs))
+            calls = [f"{form.format(name)}({arguments})" for name in names]
             if not getattr(self, style):
                 object.__setattr__(self, style, tuple(calls) if self.outputs else calls[0])
 
