@@ -56,6 +56,12 @@ INNER_PRODUCT_REASONS = {
 }
 """Reasons, by the rank of the input, why its differential can stand last in a scalar."""
 
+ADJOINT_REASON = (
+    "the transposed recursion runs backwards: λ[t] = A[t]ᵀ λ[t + 1] + c[t], "
+    "where c[t] is what dh[t] is multiplied by; "
+)
+"""Reason for the step from the differential of a loop over time to its adjoint."""
+
 MAX_LINES = 400
 
 NO_PRIMALS: Mapping[str, Node] = {}
@@ -285,13 +291,18 @@ class _Derivation:
             "Gradient",
         )
         symbol = unprojected if is_projected else printer.nabla if self.is_scalar else left
+        varying = depending(topological([line.node]), [differential])
+        has_loop = any(isinstance(node, ir.Apply) and node.operation.adjoint for node in varying)
+        adjoint_reason = ADJOINT_REASON if has_loop else ""
         reason = f"collected: {self._defining_property(symbol)}"
         if self.is_scalar and 0 < leaf.ndim < 3 and not is_zero(pulled_back):
             labels = tuple(range(leaf.ndim))
             product = einsum([(pulled_back, labels), (differential, labels)], ())
             text = self._equation("", self._formula(product, {differential.name: leaf}))
             if text != line_text:
-                yield Step(text, INNER_PRODUCT_REASONS[leaf.ndim])
+                yield Step(text, adjoint_reason + INNER_PRODUCT_REASONS[leaf.ndim])
+                adjoint_reason = ""
+        reason = adjoint_reason + reason
         if is_projected:
             yield Step(self._equation(unprojected, self._formula(pulled_back)), reason)
             reason = f"the part of {unprojected} that is {PROJECTED[leaf.structure]}"

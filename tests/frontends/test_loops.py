@@ -177,6 +177,19 @@ def test_formulas_of_stacked_and_of_nested_loops() -> None:
         assert "scan" not in CASES[8].function.formula("gradient", "W", style)
 
 
+@pytest.mark.parametrize(("case", "wrt"), [(CASES[0], "W"), (CASES[0], "X"), (CASES[1], "h0")])
+def test_derivation_names_the_recursions_and_their_rules(case: Case, wrt: str) -> None:
+    """The differential is a recursion; the gradient follows by its transpose."""
+    steps = case.function.steps(wrt)
+    (forward,) = (step for step in steps if "differential of scan: dh[t + 1] =" in step.reason)
+    (backward,) = (step for step in steps if "λ[t] = A[t]ᵀ λ[t + 1] + c[t]" in step.reason)
+    assert steps.index(forward) < steps.index(backward)
+    assert "dh[" in forward.text
+    assert "λ[" not in forward.text
+    assert "λ[" in backward.text
+    assert "dh[" not in backward.text
+
+
 def test_letters_of_times_are_no_letters_of_states() -> None:
     last, _ = dx.scan(lambda t, s: (t + s, None), v, X)
     function = dx.function("sums", [v, X], last)
