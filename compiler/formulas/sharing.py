@@ -197,7 +197,9 @@ def definition_texts(
     for definition in definitions:
         write = printer.matrix if definition.name in bases else printer.text
         left = printer.left_side(printer.text(definition.name), definition.indices)
-        lines.append((left, write(definition.tree)))
+        right = write(definition.tree)
+        if left != right:  # in LaTeX, the start h0 of a loop is written as the state at time 0
+            lines.append((left, right))
     if any(tree.counts[kinds.Positive] for tree in trees):
         zero = kinds.Positive(0, kinds.Number(sympy.S.Zero))
         lines.append((printer.text(zero), printer.text(kinds.Number(sympy.S.Half))))

@@ -161,6 +161,7 @@ def test_formulas_are_recursions() -> None:
     assert "λ[t] = 2 [t ≥ 1] h[t] + Wᵀ ((1 − h[t + 1]∘²) ⊙ λ[t + 1])" in definitions
     latex = CASES[0].function.formula("gradient", "W", "latex")
     assert r"h_{t + 1} = \tanh\left(U X_{t} + W h_{t}\right)" in latex
+    assert "h_{0} =" not in latex  # the start h0 is written as the state at time 0
     by_index = CASES[0].function.formula("value", style="index")
     assert "h[t + 1,k] = tanh(Σ_i U[k,i] X[t,i] + Σ_i W[k,i] h[t,i]), h[0,k] = h₀[k]" in by_index
 
