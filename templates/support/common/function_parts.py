@@ -89,9 +89,9 @@ class _Parts:
         """Assignments of all sizes."""
         return [self.in_locals(line) for line in self.signature.size_lines(self.signature.sizes)]
 
-    def mismatch(self, requirements):
-        """Write the condition that a shape is not the expected one, or a requirement is not met; ""
-        if there is nothing to check."""
+    def shape_check(self, requirements, refusal):
+        """Write the lines that run `refusal` if a shape is not the expected one, or a requirement
+        is not met."""
         conditions = [
             f"{name}.shape != {tuple_text(map(self.in_locals, shape))}"
             for name, shape in zip(self.parameters, self.signature.inputs.values(), strict=True)
@@ -100,21 +100,17 @@ class _Parts:
         for requirement in requirements:
             text = self.in_locals(renamed(requirement, self.signature.kernel_names))
             conditions.append(f"not ({text})")
-        return " or ".join(conditions)
+        return [f"if {' or '.join(conditions)}:", f"    {refusal}"] if conditions else []
 
     def coercion_lines(self, requirements):
         """Write the lines that convert the arguments to arrays that kernels take, or raise."""
-        inputs, mismatch = tuple_text(self.parameters), self.mismatch(requirements)
+        inputs = tuple_text(self.parameters)
         return [
             f"_given = {inputs}",
             f"_axes, {inputs} = _coerce(_owner, _expected, _given)",
             f"_dtype = {self.dtype}",
             *self.all_size_lines,
-            *(
-                [f"if {mismatch}:", "    _raise_shape_error(_owner, _expected, _given)"]
-                if mismatch
-                else []
-            ),
+            *self.shape_check(requirements, "_raise_shape_error(_owner, _expected, _given)"),
         ]
 
     def allocation_lines(self):

@@ -34,11 +34,10 @@ class Module(_Module):
         returned = _Returned(returns, parsed.outputs)
         parts = _Parts(parsed, returned, self.has_batch, self.cotangents(name))
         inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
-        mismatch = parts.mismatch(self.requirements)
         lines = [
             f"_axes, {inputs} = _run.take()",
             *parts.all_size_lines,
-            *([f"if {mismatch}:", "    _run.refuse()"] if mismatch else []),
+            *parts.shape_check(self.requirements, "_run.refuse()"),
             f"_results = _run.results({parts.out_parameter}, {tuple_text(parts.result_shapes)})",
             f"{outputs} = {parts.kernel_results}",
             f"_launch(_run, {parts.kernel_arguments})",
