@@ -31,7 +31,7 @@ def operator(module: ModuleType | Function) -> Any:
     not a generated one. The Op raises UnsupportedError for variables that are no float tensors,
     ShapeError for a wrong number of variables or axes.
     """
-    require_package("pytensor", "2.38")
+    require_package("pytensor", "2.36")
     from derivatrix.runtime.adapters.pytensor_operator import GeneratedOp
 
     return GeneratedOp(interface_of(module_of(module)).module, "value")

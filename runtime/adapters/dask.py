@@ -31,7 +31,7 @@ def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> 
     Each task carries the module, so workers need only derivatrix. Raises UnsupportedError for
     another function, numbers that are not real, and chunks along other axes, ShapeError for shapes
     that disagree or are unknown."""
-    require_package("dask", "2026.8")
+    require_package("dask", "2025.9")
     call = _Call(function)
     arguments = call.arguments(call.in_order(arrays, named))
     tuples = call.result_tuples(arguments)

@@ -129,6 +129,10 @@ def test_the_page_on_installation_has_all_packages_and_extras() -> None:
     for requirement in SETTINGS["dependencies"]:
         assert "| {} | {} |".format(*requirement.split(">=")) in text
     rows = re.findall(r"^\| (`.*?`) \|", text, re.M)
+    for extra in ("torch", "jax", "pytensor", "dask", "html", "playground"):
+        (row,) = re.findall(rf"^\| `{extra}` \|.*", text, re.M)
+        requirements = SETTINGS["optional-dependencies"][extra]
+        assert all(each.split(">=")[1] in row for each in requirements if ">=" in each)
     assert {*re.findall("`(.*?)`", " ".join(rows))} == {*SETTINGS["optional-dependencies"]}
 
 

@@ -2,9 +2,11 @@
 adapted."""
 
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import LoadError, MissingPackageError, ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
+from tests import ROOT
 from tests.full_matrices import POINT, STRUCTURES, full, nearest
 
 
@@ -51,6 +54,19 @@ def test_a_missing_package_is_named_with_what_installs_it():
     with pytest.raises(MissingPackageError, match=f"numpy 99 or newer; found {np.__version__}"):
         require_package("numpy", "99")
     assert require_package("numpy", "2.0") is np
+
+
+def test_adapters_need_the_versions_that_the_extras_install():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    texts = [
+        path.read_text("utf-8")
+        for folder in ("derivatrix", "runtime/adapters")
+        for path in (ROOT / folder).glob("*.py")
+    ]
+    needed = dict(re.findall(r'require_package\("(\w+)", "([\d.]+)"\)', "".join(texts)))
+    assert needed.keys() == {"dask", "jax", "pytensor", "torch"}
+    for name, version in needed.items():
+        assert extras["optional-dependencies"][name][0].endswith(f">={version}")
 
 
 def test_a_declared_function_is_compiled():
