@@ -19,7 +19,7 @@ from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated
-from derivatrix.compiler.plan.recurrences import is_loop, with_planned_loops
+from derivatrix.compiler.plan.recurrences import is_stacked_loop, with_planned_loops
 from derivatrix.compiler.plan.row_kernels import rows
 from derivatrix.compiler.plan.sample_parts import parts
 from derivatrix.compiler.plan.sample_sums import sums
@@ -29,7 +29,7 @@ from derivatrix.compiler.plan.simd import simd_blocked
 from derivatrix.compiler.plan.solvers import kernel_names
 from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
-from derivatrix.compiler.plan.variants import Variant, variants
+from derivatrix.compiler.plan.variants import Variant, best_variant, variants
 from derivatrix.compiler.plan.visit import renamed, statement_count
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.compiler.simplify.root_lengths import is_long_sum, is_short_sum, with_root_lengths
@@ -102,8 +102,9 @@ def threaded_plan(
     candidates = variants(_prepared(outputs, CPU))
     kernel = _planned(name, arguments, outputs, candidates)
     nodes = candidates[0].nodes
-    if any(map(is_loop, ir.topological(nodes))):  # in their steps the samples are no stacked axis
-        nodes = variants(_prepared(outputs, CPU, with_loops=False))[0].nodes
+    if any(map(is_stacked_loop, ir.topological([node for _, node in outputs]))):
+        # `nodes` have loops whose steps have the samples as an axis of matrices
+        nodes = best_variant(_prepared(outputs, CPU, with_loops=False)).nodes
     batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
     if sample_parts := parts(nodes, arguments, batch_last):
         return dataclasses.replace(kernel, parts=sample_parts)
@@ -220,8 +221,7 @@ def _usual(
     outputs: Sequence[tuple[str, ir.Node]],
 ) -> Plan:
     """Plan a kernel that another one calls, in the contraction order for usual sizes."""
-    candidates = variants(_prepared(outputs, machine))
-    return _single(name, arguments, outputs, candidates[0], machine)
+    return _single(name, arguments, outputs, best_variant(_prepared(outputs, machine)), machine)
 
 
 class _Frame:

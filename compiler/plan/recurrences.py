@@ -82,6 +82,11 @@ def is_loop(node: ir.Node) -> bool:
     return isinstance(node, ir.Apply) and node.operation.loop is not None
 
 
+def is_stacked_loop(node: ir.Node) -> bool:
+    """Return whether a node is the states of loops over time, one for each index of a stack."""
+    return isinstance(node, ir.Apply) and is_loop(node) and bool(node.stack)
+
+
 def is_range(node: ir.Node) -> bool:
     """Return whether a node is a range of the states of a loop."""
     return isinstance(node, ir.Apply) and node.operation is RANGE

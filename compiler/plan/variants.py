@@ -56,12 +56,14 @@ class Variant:
 
 def variants(roots: Sequence[ir.Node]) -> list[Variant]:
     """List the contraction orders of a kernel, the best for usual sizes first."""
-    selected = [_variant(roots, nominal)]
+    selected = [best_variant(roots)]
     sizes = _sizes(roots)
     if len(sizes) < 2 or not 0 < len(selected[0].terms) <= MAX_TERMS:
         return selected
     assumed = [_numbers(values) for values in _combinations(sizes)]
-    candidates = {candidate.nodes: candidate for candidate in (_variant(roots, n) for n in assumed)}
+    candidates = {
+        candidate.nodes: candidate for candidate in (best_variant(roots, n) for n in assumed)
+    }
     while len(selected) < MAX_VARIANTS:
         gains = [
             (min(v.cost(numbers) for v in selected) / candidate.cost(numbers), candidate)
@@ -75,7 +77,8 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
     return selected
 
 
-def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
+def best_variant(roots: Sequence[ir.Node], numbers: Numbers = nominal) -> Variant:
+    """Choose the best contraction order for sizes, the usual ones by default."""
     nodes, facts = pairwise(roots, numbers)
     new = join_contractions(nodes, numbers)
     new_facts = {new.get(node, node): old_facts for node, old_facts in facts.items()}
