@@ -11,6 +11,7 @@ from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.index_arithmetic import loop_indices
 from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.variants import best_variant
 
 OPS_PER_VECTOR_OP_ENTRY = 20
 """Cost of an entry of an operation on vectors, in scalar operations."""
@@ -93,7 +94,8 @@ def operation_count(node: ir.Node) -> sympy.Expr:
         case ir.Sum():
             return product(node.shape) * len(node.terms)
         case ir.Apply(operation=operation) if (loop := operation.loop) is not None:
-            step_ops = sympy.Add(*map(operation_count, ir.topological(loop.following)))
+            step = ir.topological(best_variant(loop.following).nodes)
+            step_ops = sympy.Add(*map(operation_count, step))
             nodes_of_loop = len(loop.carries)
             return product((*node.stack, loop.length)) * step_ops / nodes_of_loop
         case ir.Apply():
