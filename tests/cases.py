@@ -203,6 +203,7 @@ EVALUATED: list[Function] = [
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),
     function("ordered", [R, y], y @ dx.sort(R, axis=0) + dx.sort(y @ R) ** 2),
+    function("gathered", [R, y], dx.tanh(R)[y] * y[:, None] + y[y][:, None], wrt=[R]),
     function("product", [R, y], dx.prod(R, axis=1) @ dx.sin(y) * dx.prod(y)),
     function("sympy_mixed", [Ms, X], dx.trace(X) + sympy.Trace(Ms.T * Ms)),
     function("classifier_loss", [x, W, b], -dx.log_softmax(W @ x + b)[0], batch=[x]),

@@ -9,12 +9,13 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir import dimensions
-from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.arrays import Array, apply, asarray, transpose
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.indexing import merged
 from derivatrix.compiler.ir.nodes import Delta, Reshape, Vech, einsum
 from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.operations.gathers import ROWS_AT
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 Label = tuple[str, int]
@@ -172,11 +173,30 @@ def kron(left: Any, right: Any) -> Array:
 
 
 def take(array: Any, indices: Any, axis: int | None = None) -> Array:
-    """The entries at literal positions along an axis (of the raveled array for None), as
-    NumPy's `take`; negative positions count from the end of a literal axis."""
+    """The entries at positions along an axis (of the raveled array for None), as NumPy's `take`.
+
+    indices: integers, of which negative ones count from the end of a literal axis; or a symbolic
+    array, whose numbers are rounded down and taken modulo the length of the axis, as with NumPy's
+    mode="wrap". Derivatives by it are zero."""
     operand = ravel(array) if axis is None else asarray(array)
     place = normalise_axis(axis or 0, operand.ndim)
+    if isinstance(indices, Array):
+        return _at_symbolic_positions(operand, indices, place)
     table = np.asarray(indices)
     if table.dtype.kind not in "iu":
         raise ShapeError(f"take needs an array of integers, not {table.dtype}")
     return operand[(*[slice(None)] * place, table)]
+
+
+def _at_symbolic_positions(operand: Array, positions: Array, place: int) -> Array:
+    """The entries at positions that are data, along the axis `place`."""
+    others = [axis for axis in range(operand.ndim) if axis != place]
+    sizes = [operand.node.shape[axis] for axis in others]
+    matrix = reshape(
+        transpose(operand, [place, *others]), (operand.shape[place], sympy.Mul(*sizes))
+    )
+    found = apply(ROWS_AT, matrix, ravel(positions))
+    before = [positions.ndim + axis for axis in range(place)]
+    after = [positions.ndim + axis for axis in range(place, len(others))]
+    order = [*before, *range(positions.ndim), *after]
+    return transpose(reshape(found, (*positions.node.shape, *sizes)), order)

@@ -176,6 +176,8 @@ class Array(Methods):
         return logical_not(self)
 
     def __getitem__(self, index: object) -> Array:
+        if isinstance(index, Array):
+            return hooks.call_function(np.take, (self, index), {"axis": 0})
         try:
             return Array(indexing.take(self.node, index))
         except ShapeError as error:

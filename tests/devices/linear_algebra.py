@@ -20,6 +20,7 @@ from derivatrix.templates.support.cuda import (
     extrema,
     factors,
     gaps,
+    gathers,
     libraries,
     lu,
     pivots,
@@ -417,6 +418,22 @@ def test_orders_of_rows(device, stack, n):
     np.testing.assert_array_equal(device.call(sorting.rows_unsorted_by, arguments, out=x.shape), x)
     found = device.call(sorting.sorted_rows, (device.put(keys),), out=x.shape)
     np.testing.assert_array_equal(found, np.sort(keys))
+
+
+@pytest.mark.parametrize("stack, n, k", [(1, 1, 1), (0, 2, 3), (2, 3, 0), (3, 4, 9)])
+def test_rows_at_positions(device, stack, n, k):
+    x, values, positions = (
+        device.normal(stack, n, 3),
+        device.normal(stack, k, 3),
+        5 * device.normal(stack, k),
+    )
+    positions[:, 4:5] = np.nan
+    chosen = np.floor(positions)[..., None] % n == np.arange(n)
+    arguments = device.put(x), device.put(positions)
+    device.close(device.call(gathers.rows_at, arguments, out=values.shape), chosen @ x)
+    arguments = device.put(values), device.put(positions), device.put(np.ones((stack, n)))
+    expected = np.swapaxes(chosen, -1, -2) @ values
+    device.close(device.call(gathers.sums_at, arguments, out=x.shape), expected)
 
 
 def test_nan_has_all_shares(device):

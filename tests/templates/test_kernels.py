@@ -739,6 +739,18 @@ def _two(real: type, stack: int, size: int) -> list[np.ndarray]:
     return [*_tall(real, stack, size), *_tall(real, stack, size)]
 
 
+def _positioned(real: type, stack: int, size: int) -> list[np.ndarray]:
+    """Draw matrices, and positions of rows within and beyond them, also nan."""
+    positions = 5 * _vector(real, stack, size + 1)[0]
+    positions[0, 0], positions[-1, 0] = np.nan, -np.inf
+    return [*_square(real, stack, size), positions]
+
+
+def _summed(real: type, stack: int, size: int) -> list[np.ndarray]:
+    rows = np.concatenate(_square(real, stack, size + 1), -1)
+    return [rows, _positioned(real, stack, size)[1], np.ones((stack, size), real)]
+
+
 def _vectors(real: type, stack: int, size: int) -> list[np.ndarray]:
     """Draw vectors, and vectors with equal entries and nan to order them by."""
     keys = (2 * _vector(real, stack, size)[0]).round()
@@ -785,6 +797,8 @@ RECORDS = {
     "max": (_vector,),
     "shares_of_maximum": (_vector,),
     "prod": (_vector,),
+    "rows_at": (_positioned,),
+    "sums_at": (_summed,),
     "sort": (_vector,),
     "sorted_by": (_vectors,),
     "unsorted_by": (_vectors,),
