@@ -104,6 +104,7 @@ def plain_kernel(
     scope["note"] = lambda: calls.append(plan.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
     scope["copy_entries"] = lambda source, target: np.copyto(target, source)
+    scope["copy_permuted"] = lambda source, out, *axes: np.copyto(out, source.transpose(axes))
     scope["border"] = border.py_func
     scope["times"] = operator.mul
     scope["scaled"] = lambda x, square: x * range_factor(square)
