@@ -291,3 +291,48 @@ def test_samples() -> None:
     for name, expected in zip(("W", "X", "h0"), gradient, strict=True):
         result = evaluate(results[name,], values, sizes)
         np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
+
+
+def _dense_likelihood(Y: Any, A: Any, C: Any, Q: Any, R: Any, x0: Any, P0: Any) -> Any:
+    """The likelihood of `kalman` by the normal distribution of all observations together."""
+    import jax.numpy as jnp
+
+    length = Y.shape[0]
+    means, covariances = [x0], [P0]
+    for _ in range(length - 1):
+        means.append(A @ means[-1])
+        covariances.append(A @ covariances[-1] @ A.T + Q)
+    blocks: list[list[Any]] = [[None] * length for _ in range(length)]
+    for t in range(length):
+        moved = covariances[t] @ C.T
+        for later in range(t, length):
+            blocks[later][t] = C @ moved + (R if later == t else 0)
+            blocks[t][later] = blocks[later][t].T
+            moved = A @ moved
+    covariance = jnp.block(blocks)
+    residual = (Y - jnp.stack([C @ x for x in means])).ravel()
+    return residual @ jnp.linalg.solve(covariance, residual) + jnp.linalg.slogdet(covariance)[1]
+
+
+def test_kalman_filter_is_the_normal_distribution_of_all_observations() -> None:
+    """The gradient by all inputs, and the Hessian by R."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    function, sizes = _declared(kalman), {"T": 5, "n": 3, "m": 2}
+    values = _values(function, sizes)
+    arguments, results = tuple(values.values()), function.derivatives.results
+    (value,) = results("value").values()
+    expected = _dense_likelihood(*arguments)
+    assert evaluate(value, values, sizes) == pytest.approx(float(expected), rel=1e-11)
+    gradients = jax.grad(_dense_likelihood, tuple(range(len(arguments))))(*arguments)
+    for leaf, gradient in zip(function.inputs, gradients, strict=True):
+        result = evaluate(results("gradient")[leaf.name,], values, sizes)
+        expected = _projected(gradient, leaf, 0)
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-9)
+    place = [*values].index("R")
+    R = function.inputs[place]
+    block = jax.hessian(_dense_likelihood, place)(*arguments)
+    block = _projected(_projected(block, R, 0), R, 2)
+    result = evaluate(results("hessian")["R", "R"], values, sizes)
+    np.testing.assert_allclose(result, block, rtol=1e-8, atol=1e-8)
