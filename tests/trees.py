@@ -1,6 +1,7 @@
 """A NumPy interpreter of formula trees, so that what is printed for reading can be checked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -319,6 +320,8 @@ class Reader:
         """The product; 0 where a condition in it is false, even if another factor has no value."""
         brackets = [factor for factor in tree.scalars if isinstance(factor, kinds.Bracket)]
         if not all(self.all(brackets, at)):
+            with suppress(IndexError):
+                return 0.0 if tree.body is None else 0.0 * self.value(tree.body, at)
             return 0.0
         result: Any = float(tree.coefficient)
         for value in self.all(tree.scalars, at):

@@ -312,7 +312,14 @@ class Notation(Builder):
             return multiply_items([*conditions, *items], product)
         counts = {label: sum(label in labels for _, labels in factors) for label in summed_labels}
         unmerged = [label for label in summed_labels if not is_merged(label, factors)]
-        label = max(unmerged or summed_labels, key=counts.__getitem__)
+        longer = {
+            labels[1]
+            for node, labels in factors
+            if isinstance(node, ir.Slice) and labels[0] in summed_labels
+        }
+        candidates = unmerged or summed_labels
+        shortest = [label for label in candidates if label not in longer]
+        label = max(shortest or candidates, key=counts.__getitem__)
         letter = self.new_letter(scope, product.sizes[label] == BATCH)
         inner_indices = {**index_at, label: index_of(letter)}
         items = self._items(factors, inner_indices, product, scope | {letter})

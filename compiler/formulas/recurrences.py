@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from itertools import chain, count, islice
 
 import sympy
 
@@ -58,8 +59,8 @@ def _define(builder: Builder, node: ir.Apply) -> None:
     for position, (carry_states, body) in enumerate(zip(all_states, bodies, strict=True)):
         entry: Indices = (None,) * body.ndim
         if builder.by_index:
-            free = [name for name in INDICES if name not in builder.reserved | builder.running]
-            entry = tuple(map(index_of, free[: body.ndim]))
+            free = _free_letters(INDICES, builder.reserved | builder.running)
+            entry = tuple(map(index_of, islice(free, body.ndim)))
         scope = builder.running | index_texts(entry)
         start, labels = node.arguments[position]
         first_indices = tuple(stack[label] for label in labels)
@@ -82,6 +83,12 @@ def _running(builder: Builder, node: ir.Apply) -> Iterator[Running]:
         if isinstance(other, ir.Apply) and other.operation.loop is not None:
             taken.update(other.operation.letters)
     for letters in (TIMES, *(INDICES for _ in node.stack)):
-        letter = next(name for name in letters if name not in taken)
+        letter = next(_free_letters(letters, taken))
         taken.add(letter)
         yield Running(letter, integer=True)
+
+
+def _free_letters(letters: str, taken: Set[str]) -> Iterator[str]:
+    """Yield the letters that are not taken, then t1, t2, ... if "t" is the first one."""
+    numbered = (f"{letters[0]}{number}" for number in count(1))
+    return (name for name in chain(letters, numbered) if name not in taken)

@@ -195,6 +195,10 @@ def test_letters_of_times_are_no_letters_of_states() -> None:
     last, _ = dx.scan(lambda t, s: (t + s, None), v, X)
     function = dx.function("sums", [v, X], last)
     assert "t[s + 1] = X[s] + t[s]" in function.formula("value")
+    starts = dict.fromkeys("tsrkuvw", v)
+    last, _ = dx.scan(lambda c, x: ({name: a * x for name, a in c.items()}, None), starts, X)
+    function = dx.function("many", [v, X], last["t"])
+    assert "t[t1 + 1] = t[t1] ⊙ X[t1]" in function.formula("value")
 
 
 def test_formulas_of_a_reversed_loop_and_of_several_carries() -> None:
