@@ -57,6 +57,7 @@ LATE = [
         ("nll", "vjp", DOUBLE, 70, 130, 300),
         ("logdet(X'*diag(w)*X) by X w", "value", TYPES, 300),
         ("packed", "value", TYPES),
+        ("batch last matrix", "vjp", SINGLE),
         ("batch last positive", "vjp", TYPES),
         ("batch last determinant", "vjp", TYPES),
         ("batch last logarithm", "value", TYPES),
