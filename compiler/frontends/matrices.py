@@ -19,7 +19,7 @@ from derivatrix.compiler.ir.arrays import (
     multiply,
     sum_over,
 )
-from derivatrix.compiler.ir.messages import require_square
+from derivatrix.compiler.ir.messages import disagreement, require_square
 from derivatrix.compiler.ir.nodes import Einsum, Leaf, Map, Node, Sum, literal, slot
 from derivatrix.compiler.ir.scalar_functions import spherical
 from derivatrix.compiler.ir.shown import shown
@@ -86,6 +86,8 @@ def rotation(vector: Any) -> Array:
     """The rotation about a vector of 3 entries, by its length as angle: expm(skew(vector)), by
     Rodrigues' formula. All derivatives are right at 0. Leading axes are stacked."""
     axis = asarray(vector)
+    if axis.node.shape[-1:] != (3,):
+        raise disagreement("rotation({})", [axis.node], "expected 3 entries along the last axis")
     turn = apply(SKEW, axis)
     angle = sympy.sqrt(slot(0))
     square = sum_over(axis**2, -1)

@@ -102,5 +102,5 @@ def test_a_rotation_is_an_exponential():
 
 
 def test_vectors_of_other_sizes_are_refused():
-    with pytest.raises(dx.ShapeError, match="3 entries"):
+    with pytest.raises(dx.ShapeError, match=r"rotation\(v\): .* \(4,\); expected 3 entries"):
         dx.rotation(dx.vector("v", 4))
