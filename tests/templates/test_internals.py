@@ -398,6 +398,30 @@ def test_called_code_comes_from_the_cache() -> None:
     assert called_code_comes_from_the_cache(), f"Numba {numba.__version__}: its cache changed"
 
 
+def test_a_tuple_of_arguments_is_compiled_as_any_tuple() -> None:
+    """Numba's type for *arguments has the name of the usual type, by which files are found, but is
+    not equal to it."""
+
+    @functions.compiled()
+    def first_entries(arrays):  # type: ignore[no-untyped-def]
+        return arrays[0][0] + arrays[1][0]
+
+    @functions.compiled()
+    def of_a_pair(left, right):  # type: ignore[no-untyped-def]
+        return first_entries((left, right))
+
+    @functions.compiled()
+    def of_arguments(*arrays):  # type: ignore[no-untyped-def]
+        return first_entries(arrays)
+
+    @functions.compiled()
+    def twice(left, right):  # type: ignore[no-untyped-def]
+        return of_a_pair(left, right) + of_arguments(left, right)
+
+    assert twice(np.ones(2), np.ones(2)) == 4
+    assert len(first_entries.callees) == 1
+
+
 def test_the_simulators_memory_can_be_set() -> None:
     assert simulated_memory_can_be_set(), f"Numba {numba.__version__}: its simulator changed"
 

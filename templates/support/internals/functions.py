@@ -209,8 +209,7 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
             return dispatcher if is_called_from_python else dispatcher_of(has_wrapper=False)
 
         def call_template(kinds, keywords):
-            # with literal types, calls with True and with False would compile twice
-            general_kinds = tuple(map(types.unliteral, kinds))
+            general_kinds = tuple(map(_general, kinds))
             template = type(dispatcher).get_call_template(for_kernels(), general_kinds, keywords)
             if not linked:
                 _register_callee(dispatcher, tuple(template[2]))
@@ -226,6 +225,16 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
         return _with_fast_types(dispatcher)
 
     return decorate
+
+
+def _general(kind):
+    """Return the type for which a callee is compiled: with literal types, calls with True and with
+    False would compile twice, and the tuple of a caller's *arguments has a type of its own, which
+    is equal to the usual one by name and by no comparison."""
+    kind = types.unliteral(kind)
+    if isinstance(kind, types.StarArgUniTuple):
+        return types.UniTuple(kind.dtype, kind.count)
+    return types.Tuple(kind.types) if isinstance(kind, types.StarArgTuple) else kind
 
 
 _REALS = {np.dtype(np.float64): types.float64, np.dtype(np.float32): types.float32}
