@@ -32,6 +32,14 @@ def call(code, values, convert):
     return np.asarray(scope["f"](*(convert(np.array(values[name])) for name in parameters)))
 
 
+@pytest.fixture(autouse=True)
+def type_of_other_tests():
+    """The programs set PyTorch's type of numbers for the whole process."""
+    default = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(default)
+
+
 @pytest.mark.parametrize("identity", TEXTS, ids=lambda identity: identity.text)
 def test_programs_run(identity):
     function = text_function(identity.text, identity.dims, identity.wrt.split())
