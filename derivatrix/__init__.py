@@ -60,11 +60,9 @@ if TYPE_CHECKING:
     adjugate = adjugate_derivative = adjugate_jacobian = axial = cosm = eigvals = expm = _one
     half_lower = logm = nonzero_pivot = nuclear_norm = positive_pivot = _one
     polar_factor = products_of_others = reciprocal_gaps = reciprocal_sums = rounding_level = _one
-    rows_at = sums_at = _one
+    rows_at = sorted_by = sums_at = unsorted_by = _one
     shares_of_maximum = solve_continuous_are = solve_continuous_lyapunov = solve_polar = _one
-    sinm = skew = sorted_by = unsorted_by = solve_discrete_are = solve_discrete_lyapunov = sqrtm = (
-        svdvals
-    ) = tanhm = _one
+    sinm = skew = solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
     eig = lu = _several
 
 _ADAPTERS = ("dask", "jax", "pytensor", "scipy", "torch")

@@ -129,8 +129,8 @@ class Notation(Builder):
         """Choose an index letter that is neither in `scope` nor another name."""
         alphabet = BATCH_LETTERS if is_batch else LETTERS
         candidates = chain(alphabet, (f"i{number}" for number in count(1)))
-        taken = scope | self.used_names | self.running
-        letter = next(name for name in candidates if name not in taken)
+        other_names = scope | self.used_names | self.running
+        letter = next(name for name in candidates if name not in other_names)
         self.letters_used.add(letter)
         return letter
 

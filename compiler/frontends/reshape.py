@@ -195,8 +195,8 @@ def _at_symbolic_positions(operand: Array, positions: Array, place: int) -> Arra
     matrix = reshape(
         transpose(operand, [place, *others]), (operand.shape[place], sympy.Mul(*sizes))
     )
-    found = apply(ROWS_AT, matrix, ravel(positions))
+    rows = apply(ROWS_AT, matrix, ravel(positions))
     before = [positions.ndim + axis for axis in range(place)]
     after = [positions.ndim + axis for axis in range(place, len(others))]
     order = [*before, *range(positions.ndim), *after]
-    return transpose(reshape(found, (*positions.node.shape, *sizes)), order)
+    return transpose(reshape(rows, (*positions.node.shape, *sizes)), order)

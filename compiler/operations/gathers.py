@@ -2,7 +2,7 @@
 
 Positions are numbers, rounded down and taken modulo the number of rows, as NumPy's `take` with
 mode="wrap"; so a negative one counts from the end. Where a position is nan or infinite the row is
-zero. Derivatives by positions are zero, as they are constant between whole numbers."""
+nan. Derivatives by positions are zero, as rows are constant between whole numbers."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,16 @@ from derivatrix.compiler.ir.nodes import full
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.runtime.errors import ShapeError
 
-_SELECTION = "np.floor(i)[..., None] % {0} == np.arange({0})"
+_SELECTION = "(np.floor(i)[..., None] % {0} == np.arange({0})) + (i - i)[..., None]"
+"""The matrix of zeros and ones that selects rows; i - i is nan for positions without a row."""
 
 
 def _selection(positions: np.ndarray, rows: int) -> np.ndarray:
-    """Return the matrix of zeros and ones that selects from `rows` rows: (..., positions, rows)."""
+    """Return the matrix of zeros and ones that selects from `rows` rows, (..., positions, rows):
+    nan for positions that are not finite."""
     with np.errstate(invalid="ignore"):
-        return np.equal(np.floor(positions)[..., None] % rows, np.arange(rows)).astype(float)
+        is_selected = np.floor(positions)[..., None] % rows == np.arange(rows)
+    return np.where(np.isfinite(positions)[..., None], is_selected, np.nan)
 
 
 def _row_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:

@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan import solvers
 from derivatrix.compiler.plan.failures import failure_text, short_formula
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
-from derivatrix.compiler.plan.local_names import RESERVED
+from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
@@ -378,12 +378,12 @@ def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
 def _named_operands(loop: TimeLoop) -> dict[ir.Leaf, ir.Leaf]:
     """Return the operands of a step with their names in formulas, or similar ones where a kernel
     has these for something else."""
-    shapes = [leaf.shape for leaf in loop.operands]
-    taken = {symbol.name for shape in shapes for size in shape for symbol in size.free_symbols}
-    taken |= {symbol.name for symbol in size_symbols(loop.following)} | RESERVED
-    taken |= {f"out_{position}" for position in range(len(loop.carries))}
+    sizes = sympy.Tuple(*(size for leaf in loop.operands for size in leaf.shape)).free_symbols
+    names = Names(symbol.name for symbol in (*sizes, *size_symbols(loop.following)))
+    for position in range(len(loop.carries)):
+        names.exact(f"out_{position}")
     return {
-        leaf: ir.Leaf(f"{name}_" if name in taken else name, leaf.shape, leaf.structure, leaf.role)
+        leaf: ir.Leaf(names.exact(name), leaf.shape, leaf.structure, leaf.role)
         for leaf, name in zip(loop.operands, loop.names, strict=True)
     }
 

@@ -4,6 +4,7 @@ of them, and what does not depend on the carries computed before the loop."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -28,7 +29,6 @@ def _planned(node: ir.Node) -> ir.Node:
         return _with_ranges(node)
     if not is_loop(node):
         return node
-    assert isinstance(node, ir.Apply)
     return _unstacked(node) if node.stack else _hoisted(node)
 
 
@@ -77,14 +77,14 @@ beginning, how many at the end): a part of their array, which products of matric
 copy."""
 
 
-def is_loop(node: ir.Node) -> bool:
+def is_loop(node: ir.Node) -> TypeGuard[ir.Apply]:
     """Return whether a node is the states of a loop over time."""
     return isinstance(node, ir.Apply) and node.operation.loop is not None
 
 
 def is_stacked_loop(node: ir.Node) -> bool:
     """Return whether a node is the states of loops over time, one for each index of a stack."""
-    return isinstance(node, ir.Apply) and is_loop(node) and bool(node.stack)
+    return is_loop(node) and bool(node.stack)
 
 
 def is_range(node: ir.Node) -> bool:
@@ -128,8 +128,7 @@ def _states(factor: ir.Factor) -> tuple[ir.Apply | None, ir.Labels]:
         inner, axes = node.factors[0]
         if sorted(axes) == [*range(node.ndim)]:
             node, labels = inner, tuple(labels[axis] for axis in axes)
-    is_unstacked = isinstance(node, ir.Apply) and is_loop(node) and not node.stack
-    return (node if is_unstacked else None), labels  # type: ignore[return-value]
+    return (node if is_loop(node) and not node.stack else None), labels
 
 
 def _unstacked(node: ir.Apply) -> ir.Node:

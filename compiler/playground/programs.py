@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 
 class Framework(NamedTuple):
-    """What becomes of NumPy's text. header: the first lines; functions: NumPy's or SciPy's name ->
-    its name there; keywords: those that functions have there, too; is_strict: whether functions
-    take no numbers in place of arrays, `where` only conditions, and slices do not run backwards.
+    """The translation of NumPy's text into a framework.
+
+    header: the first lines; functions: NumPy's or SciPy's name -> its name there; keywords: those
+    that functions have there, too; is_strict: whether functions take no numbers in place of arrays,
+    `where` only conditions, and slices do not run backwards.
     """
 
     header: str

@@ -55,8 +55,7 @@ def subject(fields: Fields) -> Subject:
     that fit the text."""
     text, guessed = fields["text"], fields.get("guessed", ())
     inputs = {name: sizes for name, sizes in fields["inputs"].items() if name not in guessed}
-    guesses = guess_inputs(text, inputs)
-    found = inputs | guesses
-    order = [name for name in input_names(text) if name in found]
-    kept = {name: found[name] for name in (*order, *inputs)}
-    return Subject(text, kept, tuple(fields["wrt"]))
+    sizes = inputs | guess_inputs(text, inputs)
+    order = [name for name in input_names(text) if name in sizes]
+    in_order = {name: sizes[name] for name in (*order, *inputs)}
+    return Subject(text, in_order, tuple(fields["wrt"]))

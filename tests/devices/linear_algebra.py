@@ -429,6 +429,7 @@ def test_rows_at_positions(device, stack, n, k):
     )
     positions[:, 4:5] = np.nan
     chosen = np.floor(positions)[..., None] % n == np.arange(n)
+    chosen = np.where(np.isfinite(positions)[..., None], chosen, np.nan)
     arguments = device.put(x), device.put(positions)
     device.close(device.call(gathers.rows_at, arguments, out=values.shape), chosen @ x)
     arguments = device.put(values), device.put(positions), device.put(np.ones((stack, n)))

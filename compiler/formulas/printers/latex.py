@@ -22,7 +22,7 @@ COMMANDS = {
 
 WHERE = r" \quad\text{where}\quad "
 AND = r",\; "
-"""What stands before the first definition behind a formula, and before the others."""
+"""The text before the first definition of a formula, and before the others."""
 
 _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}

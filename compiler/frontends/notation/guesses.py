@@ -91,8 +91,8 @@ def guess_inputs(text: str, declared: Mapping[str, str]) -> dict[str, str]:
         total = cost + REMARK_COST * len(reading.remarks)
         if total < least_cost:
             best, least_cost = reading.shapes, total
-    taken = {*names, *inputs, *map(str, numbers)} - {*free_sizes}
-    return _named(best, [*free_sizes], taken)
+    other_names = {*names, *inputs, *map(str, numbers)} - {*free_sizes}
+    return _named(best, [*free_sizes], other_names)
 
 
 def remarks(text: str, dims: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -130,7 +131,7 @@ def free_names(source: Source, tree: Any) -> Iterator[str]:
             yield from free_names(source, getattr(tree, part.name))
 
 
-class Loops(Algebra):
+class Loops(Algebra, ABC):
     """The steps of loops."""
 
     def __init__(self, source: Source) -> None:
@@ -139,9 +140,9 @@ class Loops(Algebra):
         """The names that the loops around a place bind: their values in one step of the loop, and
         where the step's arrays are by name when it is performed."""
 
+    @abstractmethod
     def read(self, tree: syntax.Tree) -> Value:
         """Return the value of a tree. Raises NotationError."""
-        raise NotImplementedError
 
     def bound_value(self, tree: syntax.Name) -> Value:
         """Return the value of a name that a loop binds."""

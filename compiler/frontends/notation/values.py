@@ -80,7 +80,7 @@ class Steps:
         self.steps: list[Step] = []
         self.unsized: list[Unsized] = []
         self.remarks: list[str] = []
-        """What is allowed, and often is a mistake: scalars that are added to every entry."""
+        """Remarks on what often is a mistake, as a scalar that is added to every entry."""
 
     def add_step(self, span: Span, function: Callable[..., Array], *operands: Value) -> int:
         """Record a step and return its number."""

@@ -32,11 +32,10 @@ def row_number(position, rows):
 def copy_rows(matrices, positions, out):
     """Rows at positions, a thread for each entry."""
     _, count, columns = out.shape
-    zero = out.dtype.type(0)
     for entry in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         s, i, j = entry // columns // count, entry // columns % count, entry % columns
         row = row_number(positions[s, i], matrices.shape[1])
-        out[s, i, j] = matrices[s, row, j] if row >= 0 else zero
+        out[s, i, j] = matrices[s, row, j] if row >= 0 else math.nan
 
 
 @kernel("real[:, :, ::1], real[:, ::1], real[:, :, ::1]")
@@ -47,6 +46,9 @@ def sum_rows(values, positions, out):
         s, k, j = entry // columns // rows, entry // columns % rows, entry % columns
         total = out.dtype.type(0)
         for i in range(positions.shape[1]):
-            if row_number(positions[s, i], rows) == k:
+            row = row_number(positions[s, i], rows)
+            if row == k:
                 total += values[s, i, j]
+            elif row < 0:
+                total += math.nan
         out[s, k, j] = total
