@@ -83,3 +83,34 @@ LOGSUMEXP = register(
         unrolled=unrolled.logsumexp,
     )
 )
+
+
+def _together(*operations: Operation) -> Operation:
+    """Make the operation whose outputs are the results of several operations on the same vector. It
+    is for plans alone, which come after differentiation, and is not registered."""
+    names = tuple(operation.name for operation in operations)
+    name = "_and_".join(names)
+    return Operation(
+        name=name,
+        ranks=(1,),
+        outputs=names,
+        shapes=lambda cores, parameters: tuple(
+            operation.shapes(cores, parameters)[0] for operation in operations
+        ),
+        value=lambda arguments, parameters: tuple(
+            operation.value(arguments, parameters)[0] for operation in operations
+        ),
+        differential=lambda at: at.tangents,
+        numpy=lambda arguments, parameters, output: operations[output].numpy(
+            arguments, parameters, 0
+        ),
+        kernel=f"rows.{name}",
+        columns=f"columns.{name}_columns",
+        unrolled=lambda *given: tuple(
+            operation.unrolled(*given)[0] for operation in operations if operation.unrolled
+        ),
+    )
+
+
+SOFTMAX_AND_LOGSUMEXP = _together(SOFTMAX, LOGSUMEXP)
+SOFTMAX_AND_LOG_SOFTMAX = _together(SOFTMAX, LOG_SOFTMAX)

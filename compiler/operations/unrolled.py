@@ -272,10 +272,11 @@ def log_softmax(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) ->
 def logsumexp(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
-    finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
-    shift = algebra.choose(finite, largest, algebra.number(0))  # inf - inf would be nan
-    powers = [algebra.exp(entry - shift) for entry in x]
-    return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)
+    powers = [algebra.exp(entry - largest) for entry in x]
+    total = largest + algebra.log(sum(powers[1:], powers[0]))
+    is_finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
+    # inf - inf is nan
+    return (np.array(algebra.choose(is_finite, total, largest), dtype=object),)
 
 
 def skew(algebra: Algebra, arguments: Arguments, facts: ArgumentFacts) -> Outputs:

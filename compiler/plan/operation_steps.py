@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import sympy
@@ -200,7 +200,7 @@ class OperationSteps(Workspace):
         elif node.operation.loop is not None:
             self._recurrence(node, node.operation.loop, view.buffer)
         else:
-            self._operation(node, target)
+            self._operation(node, view.buffer)
 
     def _columns(self, node: ir.Apply, view: View, accumulate: bool) -> None:
         """Compute an operation on vectors whose stack comes last in memory."""
@@ -214,7 +214,8 @@ class OperationSteps(Workspace):
             argument_view = self._copied(argument, (1, 0))
         kernel = node.operation.columns
         assert kernel is not None
-        operands = (Operand(buffer, buffer.shape) for buffer in (argument_view.buffer, view.buffer))
+        outputs = self._output_buffers(node, view.buffer, first_last)
+        operands = (Operand(buffer, buffer.shape) for buffer in (argument_view.buffer, *outputs))
         self._call(node.operation.name, kernel, *operands)
 
     def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
@@ -243,13 +244,7 @@ class OperationSteps(Workspace):
         """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
         assert not node.stack, "stacked axes are inside the step"
         inputs = [self._natural(argument) for argument, _ in node.arguments]
-        states = []
-        for position in range(len(loop.carries)):
-            sibling = node.sibling(position)
-            if position != node.output:
-                view = self._fresh(sibling.shape, range(sibling.ndim))
-                self._views.setdefault(sibling, view)
-            states.append(target if position == node.output else view.buffer)
+        states = self._output_buffers(node, target)
         time = sympy.Symbol(self._names.numbered("time"), integer=True)
         before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
         first = loop.length if loop.is_reversed else sympy.S.Zero
@@ -321,22 +316,34 @@ class OperationSteps(Workspace):
             for argument, labels in node.arguments
         )
 
-    def _operation(self, node: ir.Apply, target: Operand) -> None:
+    def _output_buffers(
+        self, node: ir.Apply, target: Buffer, order: Callable[[int], Sequence[int]] = range
+    ) -> list[Buffer]:
+        """Return the buffers of all outputs of an operation. `target` is that of `node`; the others
+        have their axes in `order`, and later readers find their entries there."""
+        buffers = []
+        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
+        for position in range(len(node.operation.shapes(cores, node.parameters))):
+            sibling = node.sibling(position)
+            if sibling is node:
+                buffers.append(target)
+                continue
+            view = self._fresh(sibling.shape, order(sibling.ndim))
+            buffers.append(view.buffer)
+            self._views.setdefault(sibling, view)
+        return buffers
+
+    def _operation(self, node: ir.Apply, target: Buffer) -> None:
         """Call the kernel of an operation's record: (arguments, outputs, parameters)."""
         operation = node.operation
         if operation.kernel is None:
             raise UnsupportedError(f"the operation {operation.name} has no kernel")
         arguments = self._arguments(node)
-        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
-        outputs = []
-        for position, core in enumerate(operation.shapes(cores, node.parameters)):
-            if position == node.output:
-                outputs.append(target)
-                continue
-            shape = node.stack + core
-            view = self._fresh(shape, range(len(shape)))
-            outputs.append(stack_operand(view.buffer, shape, len(core)))
-            self._views.setdefault(node.sibling(position), view)
+        outputs = [
+            stack_operand(buffer, sibling.shape, sibling.ndim - len(node.stack))
+            for position, buffer in enumerate(self._output_buffers(node, target))
+            for sibling in [node.sibling(position)]
+        ]
         operands = (*arguments, *outputs, *node.parameters)
         failure = failure_text(node, operation.failure) if operation.failure else ""
         self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]

@@ -29,8 +29,9 @@ from derivatrix.compiler.emit.imports import (
     support_files,
     support_text,
 )
-from derivatrix.compiler.ir.operation import kernel_name
+from derivatrix.compiler.ir.operation import Operation, kernel_name
 from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.compiler.operations.softmax import SOFTMAX_AND_LOG_SOFTMAX, SOFTMAX_AND_LOGSUMEXP
 from derivatrix.compiler.targets.cpu import SCALARS
 from derivatrix.templates import support
 from derivatrix.templates.support import cpu
@@ -567,23 +568,32 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     np.testing.assert_array_equal(numbers[:2], [-inf, inf])
 
 
-@pytest.mark.parametrize("name", [name for name, o in OPERATIONS.items() if o.columns])
-def test_columns_are_as_rows(name: str, precision: tuple[type, float]) -> None:
+TOGETHER = (SOFTMAX_AND_LOGSUMEXP, SOFTMAX_AND_LOG_SOFTMAX)
+COLUMNS = [operation for operation in (*OPERATIONS.values(), *TOGETHER) if operation.columns]
+
+
+@pytest.mark.parametrize("operation", COLUMNS, ids=lambda operation: operation.name)
+def test_columns_are_as_rows(operation: Operation, precision: tuple[type, float]) -> None:
     real, tolerance = precision
     inf, nan = np.inf, np.nan
     edges = [[1, 2, 1000], [-inf, 0, 1], [0, nan, 1], [nan, 1, 2], [1, -nan, inf], [-inf] * 3]
     many = np.random.default_rng(0).normal(size=(70, 3)).round(1)
     x = np.concatenate([np.array(edges), [[inf, 0, inf], [2, 2, 2]], many]).astype(real)
-    record = OPERATIONS[name]
-    assert record.kernel is not None and record.columns is not None
+    assert operation.kernel is not None and operation.columns is not None
     for length in (3, 1, 0):
         given = x[:, :length].copy()
-        (core,) = record.shapes([(sympy.Integer(length),)], ())
-        out = np.full((len(x), *map(int, core)), nan, real)
-        turned = np.full(out.T.shape, nan, real)
-        helper(record.kernel)(given, out)
-        helper(record.columns)(given.T.copy(), turned)
-        np.testing.assert_allclose(turned.T, out, rtol=tolerance)
+        cores = operation.shapes([(sympy.Integer(length),)], ())
+        outputs = [np.full((len(x), *map(int, core)), nan, real) for core in cores]
+        turned = [np.full(out.T.shape, nan, real) for out in outputs]
+        helper(operation.kernel)(given, *outputs)
+        helper(operation.columns)(given.T.copy(), *turned)
+        parts = operation.outputs if operation in TOGETHER else ()
+        for column_output, out in zip(turned, outputs, strict=True):
+            np.testing.assert_allclose(column_output.T, out, rtol=tolerance)
+        for name, out in zip(parts, outputs, strict=False):
+            alone = np.empty_like(out)
+            helper(f"rows.{name}")(given, alone)
+            np.testing.assert_allclose(out, alone, rtol=tolerance)
 
 
 def test_maxima_of_rows_with_nan(precision: tuple[type, float]) -> None:

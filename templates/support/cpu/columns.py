@@ -37,13 +37,13 @@ def shares_of_column_maxima(x, out):
             out[i, s] /= total[s]
 
 
-@compiled(counted=True, fastmath={"reassoc"})
-def softmax_columns(x, out):
-    """out[i, s] = exp(x[i, s]) / sum(exp(x[:, s])), without overflow."""
+@compiled(fastmath={"reassoc"})
+def softmax_of_columns(x, out, largest, total):
+    """out[i, s] = exp(x[i, s]) / sum(exp(x[:, s])), without overflow; largest[s] = max(x[:, s]),
+    total[s] = sum(exp(x[:, s] - largest[s]))."""
     n, stack = x.shape
-    largest = np.empty(stack, x.dtype)
-    total = np.zeros(stack, x.dtype)
     column_maxima(x, largest)
+    total[:] = 0
     for i in range(n):
         for s in range(stack):
             power = fast_exp(x[i, s] - largest[s])
@@ -52,6 +52,44 @@ def softmax_columns(x, out):
     for i in range(n):
         for s in range(stack):
             out[i, s] /= total[s]
+
+
+@compiled(counted=True)
+def softmax_columns(x, out):
+    """Compute the softmax of each column of x (n, stack)."""
+    largest = np.empty(x.shape[1], x.dtype)
+    total = np.empty(x.shape[1], x.dtype)
+    softmax_of_columns(x, out, largest, total)
+
+
+@compiled()
+def logs_of_sums(largest, total):
+    """total[s] = largest[s] + log(total[s]), or an infinite largest[s] itself."""
+    for s in range(len(total)):
+        logarithm = largest[s] + fast_log(total[s])
+        total[s] = logarithm if abs(largest[s]) < np.inf else largest[s]
+
+
+@compiled(counted=True)
+def softmax_and_logsumexp_columns(x, out, logarithms):
+    """Compute softmax and log(sum(exp(x[:, s]))) of each column of x (n, stack)."""
+    largest = np.empty(x.shape[1], x.dtype)
+    softmax_of_columns(x, out, largest, logarithms)
+    logs_of_sums(largest, logarithms)
+
+
+@compiled(counted=True)
+def softmax_and_log_softmax_columns(x, out, logarithms):
+    """Compute softmax and its logarithm of each column of x (n, stack)."""
+    n, stack = x.shape
+    largest = np.empty(stack, x.dtype)
+    total = np.empty(stack, x.dtype)
+    softmax_of_columns(x, out, largest, total)
+    for s in range(stack):
+        total[s] = fast_log(total[s])
+    for i in range(n):
+        for s in range(stack):
+            logarithms[i, s] = (x[i, s] - largest[s]) - total[s]
 
 
 @compiled(counted=True)
@@ -77,13 +115,10 @@ def log_softmax_columns(x, out):
 def logsumexp_columns(x, out):
     """out[s] = log(sum(exp(x[:, s]))), without overflow."""
     n, stack = x.shape
-    shift = np.empty(stack, x.dtype)
-    column_maxima(x, shift)
-    for s in range(stack):
-        shift[s] = shift[s] if abs(shift[s]) < np.inf else x.dtype.type(0)
-        out[s] = 0
+    largest = np.empty(stack, x.dtype)
+    column_maxima(x, largest)
+    out[:] = 0
     for i in range(n):
         for s in range(stack):
-            out[s] += fast_exp(x[i, s] - shift[s])
-    for s in range(stack):
-        out[s] = shift[s] + fast_log(out[s])
+            out[s] += fast_exp(x[i, s] - largest[s])
+    logs_of_sums(largest, out)

@@ -44,19 +44,58 @@ def row_maximum(x, s):
     return number_of_order(largest)
 
 
+@compiled(inline="always", fastmath={"reassoc"})
+def softmax_row(x, s, out):
+    """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow. Returns the maximum m of
+    x[s, :] and sum(exp(x[s, :] - m))."""
+    largest = row_maximum(x, s)
+    total = out.dtype.type(0)
+    for i in range(x.shape[1]):
+        power = fast_exp(x[s, i] - largest)
+        out[s, i] = power
+        total += power
+    for i in range(x.shape[1]):
+        out[s, i] /= total
+    return largest, total
+
+
+@compiled(linked=True)
+def log_of_sum(largest, total):
+    """Return largest + log(total), or an infinite `largest` itself."""
+    return largest + fast_log(total) if abs(largest) < np.inf else largest
+
+
 @compiled(fastmath={"reassoc"})
 def softmax(x, out):
-    """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow."""
+    """Compute the softmax of each row of x (stack, n)."""
+    for s in range(x.shape[0]):
+        softmax_row(x, s, out)
+
+
+@compiled(fastmath={"reassoc"})
+def softmax_and_logsumexp(x, out, logarithms):
+    """Compute softmax and log(sum(exp(x[s, :]))) of each row of x (stack, n)."""
+    for s in range(x.shape[0]):
+        logarithms[s] = log_of_sum(*softmax_row(x, s, out))
+
+
+@compiled(fastmath={"reassoc"})
+def softmax_and_log_softmax(x, out, logarithms):
+    """Compute softmax and its logarithm of each row of x (stack, n)."""
     stack, n = x.shape
     for s in range(stack):
         largest = row_maximum(x, s)
         total = out.dtype.type(0)
         for i in range(n):
-            power = fast_exp(x[s, i] - largest)
+            below = x[s, i] - largest
+            logarithms[s, i] = below
+            power = fast_exp(below)
             out[s, i] = power
             total += power
+        log_total = fast_log(total)
         for i in range(n):
             out[s, i] /= total
+            logarithms[s, i] -= log_total
 
 
 @compiled(fastmath={"reassoc"})
@@ -81,8 +120,7 @@ def logsumexp(x, out):
     stack, n = x.shape
     for s in range(stack):
         largest = row_maximum(x, s)
-        shift = largest if abs(largest) < np.inf else out.dtype.type(0)
         total = out.dtype.type(0)
         for i in range(n):
-            total += fast_exp(x[s, i] - shift)
-        out[s] = shift + fast_log(total)
+            total += fast_exp(x[s, i] - largest)
+        out[s] = log_of_sum(largest, total)
