@@ -28,10 +28,11 @@ class Names:
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._used = set(RESERVED) | set(reserved)
+        self._indices: set[str] = set()
 
     def exact(self, wish: str) -> str:
         """Return `wish`, with underscores appended until it is free."""
-        while wish in self._used:
+        while wish in self._used | self._indices:
             wish += "_"
         self._used.add(wish)
         return wish
@@ -40,9 +41,17 @@ class Names:
         """Return the first free name of stem0, stem1, ..."""
         return self.exact(next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._used))
 
+    def lettered(self, letter: str) -> str:
+        """Return `letter`, with a number if it is taken; t0, t1, ... if it is empty."""
+        if letter in self._used | self._indices:
+            numbered = (f"{letter}{number}" for number in count(2))
+            letter = next(name for name in numbered if name not in self._used)
+        return self.exact(letter) if letter else self.numbered("t")
+
     def indices(self, number: int) -> list[sympy.Symbol]:
         """Return loop indices i, j, k, ...; every nest uses the same ones again."""
         letters = (name for name in INDICES if name not in self._used)
         further = (f"i{n}" for n in count() if f"i{n}" not in self._used)
-        names = islice(chain(letters, further), number)
+        names = [*islice(chain(letters, further), number)]
+        self._indices.update(names)
         return [sympy.Symbol(name, integer=True, nonnegative=True) for name in names]

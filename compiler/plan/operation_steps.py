@@ -48,6 +48,7 @@ class OperationSteps(Workspace):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._plan = setting.plan
+        self._time = sympy.Symbol(setting.names.lettered("t"), integer=True)
         self._inverses = needed_inverses(self._nodes, setting.roots)
         self._inverses |= reused_inverses(self._nodes, setting.facts)
         self._factored: dict[ir.Node, Factorisation] = {}
@@ -85,12 +86,14 @@ class OperationSteps(Workspace):
             view = self._copied(node, range(node.ndim))
         return stack_operand(view.buffer, node.shape, core)
 
-    def _fresh_stack(self, shape: Shape, core: int, kind: str = "real") -> tuple[View, Operand]:
+    def _fresh_stack(
+        self, shape: Shape, core: int, letter: str, kind: str = "real"
+    ) -> tuple[View, Operand]:
         """Make a place for a stack of arrays of `core` axes; the samples come last."""
         if self._samples not in shape:
-            view = self._fresh(shape, range(len(shape)), kind)
+            view = self._fresh(shape, range(len(shape)), letter, kind)
             return view, stack_operand(view.buffer, shape, core)
-        view = self._fresh(shape, first_last(len(shape)), kind)
+        view = self._fresh(shape, first_last(len(shape)), letter, kind)
         return view, Operand(view.buffer, view.buffer.shape)
 
     # Factorisations
@@ -104,22 +107,23 @@ class OperationSteps(Workspace):
             if not method.factors:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
-                operands = (self._to_factor(matrix),)
+                operands = (self._to_factor(matrix, "L" if method.definite else "LU"),)
                 if method.pivots:
-                    operands = (*operands, self._fresh_stack(matrix.shape[:-1], 1, "integer")[1])
+                    _, pivots = self._fresh_stack(matrix.shape[:-1], 1, "pivots", "integer")
+                    operands = (*operands, pivots)
                 failure = "" if method.checked else failure_text(node, method.failure)
                 comment = f"factorise {short_formula(matrix)}"
                 self._call(comment, method.kernel("factor"), *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
 
-    def _to_factor(self, matrix: ir.Node) -> Operand:
+    def _to_factor(self, matrix: ir.Node, letter: str) -> Operand:
         """Copy a matrix that a factorisation overwrites. The copy of an argument with the samples
         last is overwritten itself, if no other step reads it."""
         if isinstance(matrix, ir.Leaf) and self._is_batch_last(matrix) and self._uses[matrix] == 1:
             buffer = self._views[matrix].buffer
             return Operand(buffer, buffer.shape)
-        view, operand = self._fresh_stack(matrix.shape, 2)
+        view, operand = self._fresh_stack(matrix.shape, 2, letter)
         self._compute(matrix, view)
         return operand
 
@@ -245,7 +249,7 @@ class OperationSteps(Workspace):
         assert not node.stack, "stacked axes are inside the step"
         inputs = [self._natural(argument) for argument, _ in node.arguments]
         states = self._output_buffers(node, target)
-        time = sympy.Symbol(self._names.numbered("time"), integer=True)
+        time = self._time
         before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
         first = loop.length if loop.is_reversed else sympy.S.Zero
         starts = inputs[: len(states)]
@@ -328,7 +332,7 @@ class OperationSteps(Workspace):
             if sibling is node:
                 buffers.append(target)
                 continue
-            view = self._fresh(sibling.shape, order(sibling.ndim))
+            view = self._fresh(sibling.shape, order(sibling.ndim), self._letter(sibling))
             buffers.append(view.buffer)
             self._views.setdefault(sibling, view)
         return buffers
@@ -363,7 +367,8 @@ class OperationSteps(Workspace):
 
     def _schur_form(self, matrix: ir.Node, node: ir.Apply) -> tuple[Operand, Operand]:
         if matrix not in self._schur:
-            views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
+            axes = range(matrix.ndim)
+            views = [self._fresh(matrix.shape, axes, f"schur_{s}") for s in ("form", "vectors")]
             form, vectors = (stack_operand(view.buffer, matrix.shape, 2) for view in views)
             failure = failure_text(node, f"no Schur form of {short_formula(matrix)} was found")
             operands = (self._stacked(matrix, 2), form, vectors)

@@ -58,7 +58,8 @@ class Scheduler(MatrixSteps, OperationSteps):
             local = Buffer(self._names.numbered("a"), ())
             view = View(local, (), local=True)
         else:
-            view = self._fresh(node.shape, order or self._preferred(node))
+            order = order or self._preferred(node)
+            view = self._fresh(node.shape, order, self._letter(node, order))
         self._compute(node, view)
         self._views[node] = view
         return view

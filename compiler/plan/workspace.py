@@ -15,6 +15,7 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.plan.index_arithmetic import gathered, index_symbol
+from derivatrix.compiler.plan.intermediate_letters import intermediate_letters
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import Builder, View
 from derivatrix.compiler.plan.nominal_sizes import product
@@ -54,6 +55,7 @@ class Workspace(ABC):
         self._prepared: set[ir.Node] = set()
         self._stored = stored(setting.roots)
         self._nodes = ir.topological(setting.roots)
+        self._letters = intermediate_letters(self._nodes)
         for node in self._nodes:
             if isinstance(node, ir.Gather):
                 self.constants[gathered(node).__name__] = np.array(node.table)
@@ -63,7 +65,8 @@ class Workspace(ABC):
         self._orders = orders_in_memory(self._nodes, setting.roots, self._stored, self._read_orders)
         for leaf in setting.arguments:
             if self._uses[leaf] and self._is_batch_last(leaf):
-                copy = self._fresh(leaf.shape, first_last(leaf.ndim))
+                letter = f"{self._views[leaf].buffer.name}_last"
+                copy = self._fresh(leaf.shape, first_last(leaf.ndim), letter)
                 self._move_samples("batch_last.samples_last", leaf, self._views[leaf], copy)
                 self._views[leaf] = copy
 
@@ -112,9 +115,17 @@ class Workspace(ABC):
         for child in node.children:
             self._prepare(child)
 
-    def _fresh(self, shape: Shape, order: Sequence[int], kind: str = "real") -> View:
+    def _letter(self, node: ir.Node, order: Sequence[int] = ()) -> str:
+        """Return the letter of a work array for `node` with axes in `order`; "" if it has none."""
+        letter, transposed = self._letters.get(node, ("", ""))
+        return transposed if tuple(order) == (1, 0) else letter
+
+    def _fresh(
+        self, shape: Shape, order: Sequence[int], letter: str = "", kind: str = "real"
+    ) -> View:
+        """Make a work array with axes in `order`, named `letter` if that is free."""
         sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
-        buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
+        buffer = Buffer(self._names.lettered(letter), sizes, kind=kind)
         return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
 
     # Loops
@@ -139,13 +150,15 @@ class Workspace(ABC):
 
     def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
         """Compute a node in a work array, then copy it, or add it, to the place `view`."""
-        work_view = self._fresh(node.shape, order)
+        work_view = self._fresh(node.shape, order, self._letter(node, order))
         self._compute(node, work_view)
         self._views[node] = work_view
         self._dense(node, view, accumulate)
 
     def _copied(self, node: ir.Node, order: Sequence[int]) -> View:
-        view = self._fresh(node.shape, order)
+        source = self._view_of(node)
+        name = f"{source.buffer.name}_copy" if source else self._letter(node, order)
+        view = self._fresh(node.shape, order, name)
         self._dense(node, view)
         return view
 

@@ -44,11 +44,11 @@ def _notices(module: ModuleType) -> bool:
     return not all(row.passed for row in result.rows)
 
 
-FORWARD, BACKWARD = r"for (time\d+) in range\(T\):", r"for (time\d+) in range\(T - 1, -1, -1\):"
+FORWARD, BACKWARD = r"for (t\d*) in range\(T\):", r"for (t\d*) in range\(T - 1, -1, -1\):"
 CALL = r"\n +step_scan_\w+\((?:[^()]|\n)*?"
 
 TEXTS: dict[str, tuple[str, str]] = {
-    "another start": (r"(\w+\[0\]) = t1\[0\]", r"\1 = 1.01 * t1[0]"),
+    "another start": (r"(\w+\[0\]) = a0_copy\[0\]", r"\1 = 1.01 * a0_copy[0]"),
     "another end of the adjoint": (r"(\w+\[T\]) = (\w+\[0\])\n", r"\1 = 0 * \2\n"),
     "the x of the step before": (rf"({FORWARD}{CALL})(\w+)\[\2\], (\w+\[0\])", r"\1\3[\2 - 1], \4"),
     "the first x in all steps": (rf"({FORWARD}{CALL})(\w+)\[\2\], (\w+\[0\])", r"\1\3[0], \4"),

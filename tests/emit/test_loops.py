@@ -142,16 +142,16 @@ def test_verification_of_a_step_with_an_inverse() -> None:
 
 def test_products_without_the_carry_are_computed_before_the_loop() -> None:
     plan = dump(elman().function.with_kinds(["value"]), "plan")
-    before, loop = plan.split("for time", 1)
+    before, loop = plan.split("for t ", 1)
     assert "gemm" in before and "X(T, m) @ U" in before
-    assert "U" not in loop.split("nest out")[0]
+    assert not re.search(r"\bU\b", loop.split("nest out")[0])
 
 
 def test_axes_are_reordered_by_one_function() -> None:
     """Copies with axes in another order are compiled once, not in each kernel."""
     function = replace(elman().function, batch=("X",)).with_kinds(["vjp"])
     text = generate(function).text
-    assert re.search(r"copy_permuted\(X, t\d+, 2, 1, 0\)", text)
+    assert re.search(r"copy_permuted\(X, X_copy, 2, 1, 0\)", text)
 
 
 def test_text_does_not_depend_on_other_loops() -> None:

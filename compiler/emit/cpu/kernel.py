@@ -314,7 +314,7 @@ class _Writer(Statements):
             case Allocate(buffers):
                 return StepText("", tuple(self._allocation(buffers)))
             case Reuse(buffer, place):
-                return StepText("", (f"{buffer.name} = {place.name}",))
+                return StepText("", (f"{buffer.name} = {place.name}  # reuse the memory",))
             case Range(buffer, source, start):
                 end = self.index(start + buffer.shape[0])
                 line = f"{buffer.name} = {source.name}[{self.index(start)} : {end}]"
@@ -362,8 +362,8 @@ class _Writer(Statements):
         for target in step.targets:
             text = self._operand(target)
             if not target.shape:  # an entry of a vector of states, as an array
-                (at,) = map(self.index, target.index)
-                text = f"{target.buffer.name}[{at} : {at} + 1]"
+                at = sympy.sympify(target.index[0])
+                text = f"{target.buffer.name}[{self.index(at)} : {self.index(at + 1)}]"
             targets.append(text)
         call = self._call(step.step.name, [*map(self._operand, step.arguments), *targets])
         head = f"for {step.index} in {times}:"

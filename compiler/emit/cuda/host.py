@@ -173,7 +173,8 @@ class _HostWriter(Printer):
                     yield self._allocation(buffer)
             case Reuse(buffer, place):
                 same_type = (buffer in self._complex) == (place in self._complex)
-                yield f"{buffer.name} = {place.name}" if same_type else self._allocation(buffer)
+                reused = f"{buffer.name} = {place.name}  # reuse the memory"
+                yield reused if same_type else self._allocation(buffer)
             case Fill(buffer):
                 self._use("shares", "clear")
                 yield f"clear(run, {self._array(buffer)})"
