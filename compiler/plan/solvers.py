@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
@@ -107,7 +109,23 @@ def match_solve(einsum: ir.Node) -> Solve | None:
 
 
 def kernel_names(roots: Iterable[ir.Node]) -> set[str]:
-    """Collect the names of the kernels that the operations in these nodes call."""
+    """Collect the names that the kernels of the operations in these nodes have in a module, and
+    what users' kernels read there."""
     operations = (node.operation for node in ir.topological(roots) if isinstance(node, ir.Apply))
-    kernels = (kernel for op in operations for kernel in (op.kernel, op.columns) if kernel)
-    return set(map(kernel_name, kernels))
+    kernels = {kernel for op in operations for kernel in (op.kernel, op.columns) if kernel}
+    read = (_globals_read(kernel) for kernel in kernels if not isinstance(kernel, str))
+    return set(map(kernel_name, kernels)).union(*read)
+
+
+def _globals_read(function: Any) -> set[str]:
+    """Collect the globals that a function reads, directly or through other functions."""
+    names: set[str] = set()
+    waiting = [function]
+    while waiting:
+        plain = waiting.pop()
+        plain = getattr(plain, "py_func", plain)  # a function that Numba has compiled
+        if isinstance(plain, FunctionType):
+            new_names = {*plain.__code__.co_names} & {*plain.__globals__} - names
+            names |= new_names
+            waiting += [plain.__globals__[name] for name in new_names]
+    return names

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from numba import njit
 
 import derivatrix as dx
 from derivatrix.compiler.frontends.operations import calling
@@ -91,6 +93,23 @@ def kernels_of_one_name(factor):
 
 def fill_twice(x, out):
     out[:] = 2 * x
+
+
+K = 3.0
+
+
+@njit
+def fill_by_global(x, out):
+    out[:] = K * x
+
+
+def test_a_work_array_leaves_the_globals_of_a_kernel_alone():
+    """The operation's letter is a name in the kernel's file."""
+    changed = {"name": "thrice", "kernel": fill_by_global, "letters": ("K",)}
+    record = replace(OPERATIONS["softmax"], **changed, columns=None, unrolled=None)
+    X = dx.matrix("X", 2, 3)
+    module = dx.compile(dx.function("f", [X], dx.sum(calling(record)(X) ** 2), kinds=["value"]))
+    assert module.value(np.ones((2, 3))) == 54
 
 
 @pytest.mark.parametrize("kernel", [kernels_of_one_name(3.0), lambda x, out: None])
