@@ -1,4 +1,4 @@
-"""Signatures of kernels and results of functions, as texts that the support parses."""
+"""Signatures of kernels, as texts that the support parses, and results of functions."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _read_sizes(plan: Plan) -> Iterator[str]:
 
 
 def returns_text(function: FunctionDescription) -> str:
-    """Write the returned value of a function, as "Vjp(A=out_A, b=out_b)"."""
+    """Write named tuples of the names of arrays, as 'Vjp(A="out_A", b="out_b")'."""
     buffers = {name: buffer.name for name, buffer in function.plan.outputs}
     return _returns(function.result, title(function.name), buffers)
 
 
 def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
     if isinstance(result, str):
-        return buffers.get(result, result)
+        return json.dumps(buffers.get(result, result), ensure_ascii=False)
     inner = inner_title(path)
     parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
     return f"{path}({', '.join(parts)})"

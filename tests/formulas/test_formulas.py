@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from derivatrix.compiler import formulas
 from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
 from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
@@ -686,3 +687,10 @@ def test_a_formula_is_built_once_for_the_styles_of_one_notation(monkeypatch):
     assert render_equation("Y", node, "unicode", names).startswith("Y = ")
     assert built == [False, True]
     assert render(node, "unicode", {"cotangent": "Another"}) != alone[0]
+
+
+def test_sizes_within_sizes() -> None:
+    n, m = sympy.symbols("n m", integer=True, positive=True)
+    unicode = math_printers()["unicode"]
+    assert unicode.dimension(sympy.floor(sympy.floor(n / 2) / 3)) == "⌊⌊n/2⌋/3⌋"
+    assert unicode.dimension(sympy.Mod(sympy.floor(n / 2), m)) == "⌊n/2⌋ mod m"

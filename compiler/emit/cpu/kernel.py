@@ -334,7 +334,7 @@ class _Writer(Statements):
             case Call(comment, kernel, arguments, failure):
                 texts = [self._operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
                 lines = self._guarded(kernel_name(kernel), texts, failure)
-                return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
+                return StepText("" if comment == kernel_name(kernel) else comment, lines)
             case BlockCooperative(steps):
                 texts = [line for row_step in steps for line in self._step(row_step).lines]
                 return StepText("for each row", tuple(texts))

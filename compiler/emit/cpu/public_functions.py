@@ -24,7 +24,7 @@ def function_arguments(function: FunctionDescription) -> list[str]:
     """Print the arguments of `generated.function` for a public function."""
     arguments = [f'"{function.name}"', function.plan.name]
     if not isinstance(function.result, str):
-        arguments.append(f'returns="{returns_text(function)}"')
+        arguments.append(f"returns={returns_text(function)}")
     return arguments
 
 
@@ -164,7 +164,7 @@ def operator_arguments(
         buffers.get(f"part_{number}") or local_name(plan, node.name)  # type: ignore[attr-defined]
         for number, node in enumerate(structured.parts)
     ]
-    returned = returns_text(function) if not isinstance(function.result, str) else "operator"
+    returned = returns_text(function) if not isinstance(function.result, str) else '"operator"'
     local = local_sizes(plan)
     lines: list[str] = []
     names: set[str] = set()
@@ -177,7 +177,7 @@ def operator_arguments(
         first,
         f'"{" ".join(parts)}"',
         f"_{function.name}",
-        f'"{returned}"',
+        returned,
         *([f"kernel={plan.name}"] if plan.outputs else []),
         *keywords,
     ]

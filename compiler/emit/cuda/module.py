@@ -59,7 +59,7 @@ def _public(function: FunctionDescription) -> list[str]:
     arrays, *keywords = signature(function.plan)
     arguments = [f'"{function.name}"', arrays, host_name(function.plan)]
     if not isinstance(function.result, str):
-        arguments.append(f'returns="{returns_text(function)}"')
+        arguments.append(f"returns={returns_text(function)}")
     return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import sympy
+from sympy.printing.str import StrPrinter
 
 from derivatrix.compiler.formulas.names import ACCENTS, SUBSCRIPTS, unicode_name
 from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Printer, Text
@@ -30,6 +31,19 @@ MAX_LINE_LENGTH = 100
 """Longest line with a formula and its only definition; a longer one is broken before "where"."""
 
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class _SizePrinter(StrPrinter):
+    """Prints arithmetic of sizes with the signs of books for floor and remainder."""
+
+    def _print_floor(self, floor: sympy.floor) -> str:
+        return f"⌊{self._print(floor.args[0])}⌋"
+
+    def _print_Mod(self, remainder: sympy.Mod) -> str:
+        return " mod ".join(map(self._print, remainder.args))
+
+    def _print_Wrapped(self, position: sympy.Expr) -> str:
+        return f"({' mod '.join(map(self._print, position.args))})"
 
 
 class Spelling(Printer):
@@ -138,9 +152,7 @@ class Spelling(Printer):
         return "∞" if value == sympy.oo else str(value)
 
     def dimension(self, size: Dimension) -> str:
-        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
-        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
-        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
+        text = str(_SizePrinter().doprint(size))
         return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
 
     def show_literal(self, tree: Literal) -> Text:

@@ -1,22 +1,20 @@
-"""Return values of public functions, as in "ValueAndGradient(value=out_value, gradient=out_X)"."""
+"""Return values of public functions, as in Vjp(A="out_A", b="out_b")."""
 
 # mypy: allow-untyped-defs
 
-import ast
-
 
 class _Returned:
-    """The return value of a function: nested named tuples of arrays, or one array (text "").
+    """The return value of a function: nested named tuples of the names of arrays, or one name, by
+    default that of the first array.
 
     arrays: name -> shape; the array NAME is in the local variable `_array_NAME`. names: the arrays
-    in the text. types: the named tuples; the type NAME is in scope as `_type_NAME`."""
+    that are returned. types: the named tuples; the type NAME is in scope as `_type_NAME`."""
 
-    def __init__(self, text, arrays):
-        self._tree = ast.parse(text or next(iter(arrays)), mode="eval").body
+    def __init__(self, tree, arrays):
+        self._tree = tree or next(iter(arrays))
         self._scalars = {name for name, shape in arrays.items() if shape == ()}
         self._arrays = list(arrays)
-        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
-        self.types = [node.func.id for node in calls]  # type: ignore[attr-defined]
+        self.types = list(_type_names(self._tree))
         self.names = [name for name, _ in self._places(self._tree, "")]
 
     @property
@@ -46,19 +44,27 @@ class _Returned:
         return tuple(places.get(name, name) for name in self._arrays)
 
     def _pattern(self, node):
-        if isinstance(node, ast.Name):
-            return f"_array_{node.id}"
-        return f"({''.join(f'{self._pattern(field.value)}, ' for field in node.keywords)})"
+        if isinstance(node, str):
+            return f"_array_{node}"
+        return f"({''.join(f'{self._pattern(part)}, ' for part in node)})"
 
     def _value(self, node, scalars):
-        if isinstance(node, ast.Name):
-            return f"_array_{node.id}{'[()]' if node.id in scalars else ''}"
-        parts = "".join(f"{self._value(field.value, scalars)}, " for field in node.keywords)
-        return f"_named(_type_{node.func.id}, ({parts}))"
+        if isinstance(node, str):
+            return f"_array_{node}{'[()]' if node in scalars else ''}"
+        parts = "".join(f"{self._value(part, scalars)}, " for part in node)
+        return f"_named(_type_{type(node).__name__}, ({parts}))"
 
     def _places(self, node, path):
-        if isinstance(node, ast.Name):
-            yield node.id, path
+        if isinstance(node, str):
+            yield node, path
         else:
-            for field in node.keywords:
-                yield from self._places(field.value, f"{path}.{field.arg}")
+            for field, part in zip(node._fields, node, strict=True):
+                yield from self._places(part, f"{path}.{field}")
+
+
+def _type_names(node):
+    """Yield the names of the types of nested named tuples."""
+    if not isinstance(node, str):
+        yield type(node).__name__
+        for part in node:
+            yield from _type_names(part)

@@ -1,4 +1,7 @@
-"""Signatures of kernels, as in "X[n, n], scale -> out[n]"."""
+"""Signatures of kernels, as in "X[n, n], scale -> out[n]".
+
+The texts are parsed, as NumPy parses those of generalised ufuncs: a line says all that a reader
+needs, and lengths may be arithmetic of sizes."""
 
 # mypy: allow-untyped-defs
 
