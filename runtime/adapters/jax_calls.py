@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from derivatrix.runtime.adapters.contractions import tangential
 from derivatrix.runtime.adapters.jax_rules import batch, is_zero, jvp, transpose
+from derivatrix.runtime.adapters.jax_shards import by_shards, require_devices, result_type, varying_alike
 from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import batch_axes, sizes_of
 from derivatrix.runtime.adapters.xla_handlers import UnknownVersionError, register
@@ -53,7 +53,7 @@ class Calls:
             _merged(array, axes, len(entry.shape)) if entry.batched else array
             for entry, array in zip(entries.values(), arrays, strict=True)
         ]
-        results = _call.bind(*merged, calls=self, kind=kind)
+        results = _call.bind(*varying_alike(merged), calls=self, kind=kind)
         return [
             result.reshape((*axes, *result.shape[1:])) if interface.has_batch(kind, key) else result
             for (interface, key), result in zip(
@@ -111,6 +111,14 @@ class Calls:
             interface.shape(kind, key, sizes) for interface, key in self.interface.all_results(kind)
         ]
 
+    def have_batch(self, kind: str) -> tuple[list[bool], list[bool]]:
+        """Return for each argument and each result of a function whether it has the batch axis."""
+        results = self.interface.all_results(kind)
+        return (
+            [entry.batched for entry in self.interface.arguments(kind).values()],
+            [interface.has_batch(kind, key) for interface, key in results],
+        )
+
 
 def _merged(array: Any, axes: tuple[int, ...], rank: int) -> Any:
     """Merge the batch axes of an array, broadcast to `axes`, into one; `rank`: of a sample."""
@@ -120,14 +128,19 @@ def _merged(array: Any, axes: tuple[int, ...], rank: int) -> Any:
 
 _call = Primitive("derivatrix")
 _call.multiple_results = True
+require_devices(_call)
 
 
 # Values
 
 
 @_call.def_abstract_eval
-def _shapes(*arrays: Any, calls: Calls, kind: str) -> list[ShapedArray]:
-    return [ShapedArray(shape, arrays[0].dtype) for shape in calls.shapes(kind, arrays)]
+def _types(*arrays: Any, calls: Calls, kind: str) -> list[Any]:
+    of_arguments, of_results = calls.have_batch(kind)
+    return [
+        result_type(shape, arrays, of_arguments, has_batch)
+        for shape, has_batch in zip(calls.shapes(kind, arrays), of_results, strict=True)
+    ]
 
 
 @_call.def_impl
@@ -142,18 +155,28 @@ def _compiled(*arrays: Any, calls: Calls, kind: str) -> Any:
 
 
 def _on_cpu(*arrays: Any, calls: Calls, kind: str) -> Any:
-    """Lower a call to one of the kernel by XLA, or of the function by Python if XLA cannot."""
-    shapes, real = calls.shapes(kind, arrays), arrays[0].dtype
+    """Lower a call to one of the kernel by XLA on each device for its samples, or of the function
+    by Python if XLA cannot."""
+    real = arrays[0].dtype
+
+    def results(arrays: Arrays) -> list[jax.ShapeDtypeStruct]:
+        return [jax.ShapeDtypeStruct(shape, real) for shape in calls.shapes(kind, arrays)]
+
     module = calls.interface.module
-    results = [jax.ShapeDtypeStruct(shape, real) for shape in shapes]
     # a function that the user has replaced does not call the kernel
     calls_kernel = "_kernel" in getattr(getattr(module, kind), "__globals__", ())
+    target = ""
     if calls.native and calls_kernel:
-        ranks = tuple(array.ndim for array in arrays), tuple(map(len, shapes))
+        ranks = [tuple(len(a.shape) for a in part) for part in (arrays, results(arrays))]
         target = _ffi_target(module, kind, real, *ranks)
-        if target:
-            return jax.ffi.ffi_call(target, results)(*arrays)
-    return jax.pure_callback(partial(_call_in_python, calls, kind), results, *arrays)
+    if not target:
+        in_python = partial(_call_in_python, calls, kind)
+        return jax.pure_callback(in_python, results(arrays), *arrays)
+
+    def call(*arrays: Any) -> Any:
+        return jax.ffi.ffi_call(target, results(arrays))(*arrays)
+
+    return by_shards(call, *calls.have_batch(kind))(*arrays)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The VJP of X @ X and the gradient of tr((XX)ᵀ(XX)), jitted."""
+"""The VJP of X @ X and the gradient of tr((XX)ᵀ(XX)), jitted, and the gradient at once."""
 
 from __future__ import annotations
 
@@ -41,4 +41,13 @@ def calls(n: int, random: np.random.Generator) -> dict[str, Ways]:
             "pure_callback": compiled_function(derivatrix.jax.function(declared, native=False)),
             "module alone": alone,
         }
+
+    def eager_gradient(function: Callable[..., jax.Array]) -> Callable[[], Any]:
+        return lambda: jax.grad(function)(here[0]).block_until_ready()
+
+    result["gradient, without jit"] = {
+        "JAX's own under jit": eager_gradient(jax.jit(lambda X: jnp.sum((X @ X) ** 2))),
+        "JAX's own": eager_gradient(lambda X: jnp.sum((X @ X) ** 2)),
+        "derivatrix.jax": eager_gradient(derivatrix.jax.function(energy)),
+    }
     return result

@@ -227,3 +227,20 @@ def test_functions_are_pickled_and_copied(again):
     np.testing.assert_array_equal(jax.vmap(result, (None, 0))(2.0, points), [6.0] * 4)
     assert result(self=2, x=points[0]) == ours(2, points[0]) == ours(np.int64(2), points[0]) == 6
     assert result.__name__ == "one" and str(inspect.signature(result)) == "(self, x)"
+
+
+def test_kernels_are_not_exported(ours):
+    through_python = derivatrix.jax.function(square, native=False)
+    for function, error, said in (
+        (ours, ValueError, "Cannot serialize code with custom calls"),
+        (through_python, NotImplementedError, "serialization of host_callbacks"),
+    ):
+        with pytest.raises(error, match=said):
+            export.export(jax.jit(function))(jnp.eye(2))
+
+
+def test_eager_calls_do_not_trace_again(monkeypatch, ours):
+    gradient = jax.grad(lambda A: jnp.sum(ours(A)))
+    expected = gradient(jnp.eye(3))
+    monkeypatch.setattr(jax_calls.Calls, "__call__", None)
+    np.testing.assert_array_equal(gradient(jnp.eye(3)), expected)
