@@ -32,6 +32,7 @@ def operator(module: ModuleType | Function) -> Any:
     ShapeError for a wrong number of variables or axes.
     """
     require_package("pytensor", "2.36")
+    import derivatrix.runtime.adapters.pytensor_jax  # registers a rewrite  # noqa: F401
     from derivatrix.runtime.adapters.pytensor_operator import GeneratedOp
 
     return GeneratedOp(interface_of(module_of(module)).module, "value")

@@ -20,7 +20,12 @@ from jax.interpreters import ad, batching, mlir
 
 from derivatrix.runtime.adapters.contractions import tangential
 from derivatrix.runtime.adapters.jax_rules import batch, is_zero, jvp, transpose
-from derivatrix.runtime.adapters.jax_shards import by_shards, require_devices, result_type, varying_alike
+from derivatrix.runtime.adapters.jax_shards import (
+    by_shards,
+    require_devices,
+    result_type,
+    varying_alike,
+)
 from derivatrix.runtime.adapters.second import second_of
 from derivatrix.runtime.adapters.sizes import batch_axes, sizes_of
 from derivatrix.runtime.adapters.xla_handlers import UnknownVersionError, register

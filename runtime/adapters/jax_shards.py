@@ -111,12 +111,9 @@ def result_type(
 def varying_alike(arrays: Sequence[Any]) -> Sequence[Any]:
     """Mark arrays within `shard_map` as different on devices where one of them is: cotangents of
     those that are not are then added up over the devices."""
-    varying = [_varying_axes(array.aval) for array in arrays]
-    axes = frozenset[Any]().union(*varying)
-    return [
-        _varying(array, tuple(axes - its_axes)) if axes - its_axes else array
-        for array, its_axes in zip(arrays, varying, strict=True)
-    ]
+    all_axes = frozenset[Any]().union(*(_varying_axes(array.aval) for array in arrays))
+    missing = [tuple(all_axes - _varying_axes(array.aval)) for array in arrays]
+    return [_varying(*pair) if pair[1] else pair[0] for pair in zip(arrays, missing, strict=True)]
 
 
 def _varying_axes(kind: Any) -> frozenset[Any]:

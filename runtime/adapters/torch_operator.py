@@ -49,7 +49,9 @@ class Dispatched:
         LIBRARY.impl(name, with_derivatives, "Autograd")
         torch.library.register_fake(f"derivatrix::{name}", kernel.fake, lib=LIBRARY)
         # autocast computes it in float32, as it does PyTorch's own linear algebra
-        torch.library.register_autocast(f"derivatrix::{name}", kernel.device, torch.float32, lib=LIBRARY)
+        torch.library.register_autocast(
+            f"derivatrix::{name}", kernel.device, torch.float32, lib=LIBRARY
+        )
         torch.library.register_vmap(f"derivatrix::{name}", partial(vmap, self), lib=LIBRARY)
 
 

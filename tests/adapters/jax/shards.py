@@ -107,7 +107,10 @@ def vmap_of_a_batched_module() -> None:
 @check
 def arguments_of_which_one_is_sharded() -> None:
     for kind in (AxisType.Auto, AxisType.Explicit):
-        for specs in ((SAMPLES, PartitionSpec(), PartitionSpec()), (PartitionSpec(),) * 2 + SPECS[2:]):
+        for specs in (
+            (SAMPLES, PartitionSpec(), PartitionSpec()),
+            (PartitionSpec(),) * 2 + SPECS[2:],
+        ):
             arrays = put(mesh(kind), ARRAYS, specs)
             compare(LAYERS, by_jax(*ARRAYS), arrays, [SAMPLES], set())
 

@@ -84,5 +84,5 @@ def test_double_precision_stays_and_half_precision_is_refused_outside(density):
         assert density(y=y.bfloat16(), S=S.float()).dtype == torch.float32
         with torch.autocast("cpu", enabled=False), pytest.raises(UnsupportedError, match="bfloat"):
             density(S, y.bfloat16())
-    with pytest.raises(UnsupportedError, match="density: argument y is a tensor of torch.bfloat16"):
+    with pytest.raises(UnsupportedError, match="density: argument y is a tensor of torch"):
         density(S, y.bfloat16())
