@@ -32,7 +32,8 @@ def curves(trial: Trial) -> Iterator[Curve]:
     def value(point: Point) -> Arrays:
         return (trial.interface.declared_value(point),)
 
-    for entry in trial.interface.wrt:
+    has_first = any(kind in results for kind in ("vjp", *BY_ONE_INPUT))
+    for entry in trial.interface.wrt if has_first else ():
         name, tangent = entry.name, tangents[entry.name]
         differences = _differences(value, point, {name: tangent})
         if "vjp" in results:

@@ -378,9 +378,10 @@ def input_directions(
     interface: ModuleInterface, point: Point, limit: int, random: np.random.Generator
 ) -> Arrays:
     """Stack directions for one sample of each `wrt` input (see `sampling.directions`): tangential
-    to its structure at the first sample, and not zero."""
+    to its structure at the first sample, and not zero. There are none where the module has no
+    derivative that differences along single inputs are compared with."""
     directions = {}
-    for entry in interface.wrt:
+    for entry in interface.wrt if {*interface.kinds} - {"value", "jvp"} else ():
         value = point.values[entry.name]
         sample = value[0] if entry.batched else value
         stack = sampling.directions(entry.structure, entry.core(point.sizes), limit, random)

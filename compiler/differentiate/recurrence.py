@@ -46,7 +46,7 @@ from derivatrix.compiler.ir.nodes import (
     used_slots,
     zeros,
 )
-from derivatrix.compiler.ir.numpy_text import numpy_text
+from derivatrix.compiler.ir.numpy_text import numpy_tuple
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
 from derivatrix.compiler.ir.substitute import substitute
@@ -508,39 +508,46 @@ class _Recurrence:
     # Text
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """The text that runs the loop for each index of the leading axes."""
+        """The text that runs the loop for each index of the leading axes: an item of the tuple of
+        all states where there are several carries."""
         loop = self.loop
         arrays = [
             Leaf(f"{leaf.name}_", shape)
             for leaf, shape in zip(loop.operands, self.argument_shapes, strict=True)
         ]
         sizes = size_texts(arrays)
-        steps = ", ".join(numpy_text(node, sizes) for node in loop.following)
         names = [leaf.name for leaf in loop.operands]
         stepping = ", ".join([leaf.name for leaf in (*loop.carries, *loop.slices)])
         slices = "".join(f", {leaf.name}_[t]" for leaf in loop.slices)
         bound = {leaf.name: f"{leaf.name}_" for leaf in loop.parameters}
-        step = f"(lambda {stepping}{''.join(f', {p}={a}' for p, a in bound.items())}: ({steps},))"
+        signature = f"{stepping}{''.join(f', {p}={a}' for p, a in bound.items())}"
+        step = f"(lambda {signature}: {numpy_tuple(loop.following, sizes)})"
         times = f"np.arange({loop.slices[0].name}_.shape[0])" + "[::-1]" * loop.is_reversed
         starts = ", ".join(f"{leaf.name}_" for leaf in loop.carries)
         order = "[::-1]" if loop.is_reversed else ""
+        first_slice = len(loop.carries)
+        has_several = first_slice > 1
+        stacked = ", ".join(
+            f"np.array([state[{position}] for state in states{order}])"
+            for position in range(first_slice)
+        )
         run = (
             f"[states := [({starts},)], [states.append({step}(*states[-1]{slices})) "
-            f"for t in {times}], np.array([state[{output}] for state in states{order}])][-1]"
+            f"for t in {times}], {f'({stacked})' if has_several else stacked}][-1]"
         )
-        first_slice = len(loop.carries)
         states = f"np.zeros(np.shape(a[{first_slice}])[{-1 - loop.slices[0].ndim}] + 1)"
         axes_names = (f"a{number}" for number in count())
         shapes = ["s"]
         for leaf in loop.operands:
             axes = ["t"] * (leaf in loop.slices) + [next(axes_names) for _ in leaf.shape]
             shapes.append(",".join(axes))
-        result = ",".join(filter(None, ["s", shapes[1 + output]]))
-        signature = f"{','.join(f'({shape})' for shape in shapes)}->({result})"
+        results = [",".join(filter(None, ["s", shape])) for shape in shapes[1 : first_slice + 1]]
+        inputs, outputs = (",".join(f"({shape})" for shape in each) for each in (shapes, results))
+        signature = f"{inputs}->{outputs}"
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (
             f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
-            f"({states}, *a))({', '.join(arguments)})"
+            f"({states}, *a))({', '.join(arguments)})" + f"[{output}]" * has_several
         )
 
 

@@ -67,46 +67,51 @@ def numpy_text(root: ir.Node, sizes: Mapping[str, str]) -> str:
 
     sizes: for the name of a dimension its text, as "X.shape[0]"
     """
-    return _Writer(root, sizes).result()
+    return _Writer([root], sizes).result()
+
+
+def numpy_tuple(roots: Sequence[ir.Node], sizes: Mapping[str, str]) -> str:
+    """Print the tuple of `roots`, which share the names of nodes used repeatedly."""
+    return _Writer(roots, sizes).result(is_tuple=True)
 
 
 class _Writer:
-    """Prints the nodes below `root`."""
+    """Prints the nodes below `roots`."""
 
-    def __init__(self, root: ir.Node, sizes: Mapping[str, str]) -> None:
-        self.root = root
+    def __init__(self, roots: Sequence[ir.Node], sizes: Mapping[str, str]) -> None:
+        self.roots = roots
         self.sizes = {name: sympy.Symbol(text, positive=True) for name, text in sizes.items()}
-        self.order = ir.topological([root])
+        self.order = ir.topological(roots)
         self.uses = Counter(child for node in self.order for child in _references(node))
+        self.uses.update(roots)
         self.texts: dict[ir.Node, Text] = {}
         self.assignments: list[str] = []
+        self.outputs = Counter(node.sibling(0) for node in self.order if isinstance(node, ir.Apply))
+        self.tuples: dict[str, str] = {}
         self.names = {node.name for node in self.order if isinstance(node, ir.Leaf)} | set(sizes)
 
-    def result(self) -> str:
+    def result(self, is_tuple: bool = False) -> str:
         heights: dict[ir.Node, int] = {}
         for node in self.order:
             heights[node] = 1 + max((heights[child] for child in node.children), default=0)
             self.texts[node] = self.node(node)
             large = isinstance(node, ir.Constant) and node.array.size > MAX_ENTRIES
-            is_named = self.uses[node] > 1 or heights[node] > MAX_DEPTH or large
-            if (
-                is_named
-                and node is not self.root
-                and not isinstance(node, (ir.Leaf, ir.Structural))
-            ):
-                name = self.name()
-                self.assignments.append(f"{name} := {self.exact(node)}")
-                self.texts[node] = Text(name)
+            is_long = node not in self.roots and (heights[node] > MAX_DEPTH or large)
+            is_named = self.uses[node] > 1 or is_long
+            if is_named and not isinstance(node, (ir.Leaf, ir.Structural)):
+                self.texts[node] = Text(self.assigned(self.exact(node)))
                 heights[node] = 0
-        text = self.exact(self.root)
+        texts = [self.exact(root) for root in self.roots]
+        text = tuple_text(texts) if is_tuple else texts[0]
         return f"({', '.join([*self.assignments, text])})[-1]" if self.assignments else text
 
-    def name(self) -> str:
-        """Return a name that nothing else has."""
+    def assigned(self, text: str) -> str:
+        """Assign a text to a name that nothing else has, and return the name."""
         number = len(self.assignments) + 1
         while f"t{number}" in self.names:
             number += 1
         self.names.add(f"t{number}")
+        self.assignments.append(f"t{number} := {text}")
         return f"t{number}"
 
     def exact(self, node: ir.Node) -> str:
@@ -212,6 +217,11 @@ class _Writer:
             axes = [labels.index(label) if label in labels else None for label in covered]
             texts.append(arranged(self.exact(argument), [*axes, *core]))
         text = node.operation.numpy(texts, node.parameters, node.output)
+        outputs = text.removesuffix(f"[{node.output}]")
+        if outputs != text and self.outputs[node.sibling(0)] > 1:
+            if outputs not in self.tuples:
+                self.tuples[outputs] = self.assigned(outputs)
+            text = f"{self.tuples[outputs]}[{node.output}]"
         core = range(len(node.stack), node.ndim)
         return self.with_axes(text, [*covered, *core], node.shape)
 
@@ -259,7 +269,10 @@ class _Writer:
         return Text(product_text(texts), len(covered) == len(shape))
 
     def contraction(self, factors: Sequence[Factor], output: Sequence[int]) -> str:
-        """Print a product with sums, whose axes are `output`."""
+        """Print a product with sums, whose axes are `output`, pair by pair: `np.einsum` of more
+        factors would search for their best order in each evaluation, as in each step of a loop."""
+        while len(factors) > 2:
+            factors = self.with_contracted_pair(factors, output)
         texts = [self.broadcast(factor.operand, factor.shape) for factor in factors]
         labels = [factor.labels for factor in factors]
         if len(factors) == 1 and tuple(output) == tuple(i for i in labels[0] if i in output):
@@ -269,15 +282,46 @@ class _Writer:
                 return f"np.sum({texts[0]}{axis})"
             if labels[0] == labels[0][:1] * 2:
                 return f"np.trace({texts[0]})"
-        if len(factors) == 2 and is_matmul(labels[0], labels[1], output):
-            return f"{parenthesised(texts[0], PRODUCT)} @ {parenthesised(texts[1], POWER)}"
+        if len(factors) == 2 and all(labels):
+            operands = [
+                arranged(texts[n], [labels[n].index(label) for label in axes])
+                for n, axes in _matmul(labels[0], labels[1], output).operands
+            ]
+            if operands:
+                left, right = operands
+                return f"{parenthesised(left, PRODUCT)} @ {parenthesised(right, POWER)}"
         letters: dict[int, str] = {}
         for label in (*output, *itertools.chain(*labels)):
             letters.setdefault(label, LETTERS[len(letters)])
         inputs = ",".join("".join(letters[label] for label in axes) for axes in labels)
         subscripts = f"{inputs}->{''.join(letters[label] for label in output)}"
-        optimize = ", optimize=True" if len(factors) > 2 else ""
-        return f"np.einsum({subscripts!r}, {', '.join(texts)}{optimize})"
+        return f"np.einsum({subscripts!r}, {', '.join(texts)})"
+
+    def with_contracted_pair(
+        self, factors: Sequence[Factor], output: Sequence[int]
+    ) -> list[Factor]:
+        """Replace two of several factors by their product: those whose product has fewest axes."""
+        pairs = itertools.combinations(range(len(factors)), 2)
+        pair = min(pairs, key=lambda pair: len(_product_labels(factors, pair, output)))
+        first, second = (factors[position] for position in pair)
+        labels = _product_labels(factors, pair, output)
+        sizes = dict(
+            zip((*first.labels, *second.labels), (*first.shape, *second.shape), strict=True)
+        )
+        shape = tuple(sizes[label] for label in labels)
+        if len(labels) == len(sizes) and all(
+            len({*f.labels}) == len(f.labels) for f in (first, second)
+        ):
+            aligned = [
+                factor._replace(labels=tuple(map(labels.index, factor.labels)))
+                for factor in (first, second)
+            ]
+            body = self.entrywise(aligned, shape)
+        else:
+            body = Text(self.contraction([first, second], labels))
+        others = [factor for n, factor in enumerate(factors) if n not in pair]
+        others.insert(pair[0], Factor(body, labels, shape))
+        return others
 
     def with_indices(self, factors: list[Factor], ndim: int) -> tuple[list[Factor], set[int]]:
         """Write structural factors as indices and reshapings of others where possible. Returns the
@@ -351,6 +395,47 @@ class _Writer:
                 positions = f"{row} * ({row} + 1) // 2 + np.arange({size})"
                 text = f"{text}[{before}{positions}] * np.tri({size})"
         return Factor(Text(text), (*leading, *new_axes), shape)
+
+
+def _product_labels(
+    factors: Sequence[Factor], pair: Sequence[int], output: Sequence[int]
+) -> ir.Labels:
+    """Return the labels of the product of two factors: those that the others or `output` have."""
+    first, second = (factors[position].labels for position in pair)
+    needed = {*output}.union(*(f.labels for n, f in enumerate(factors) if n not in pair))
+    kept = tuple(label for label in dict.fromkeys((*first, *second)) if label in needed)
+    for labels in (first, second):
+        if sorted(labels) == sorted(kept):
+            return labels
+    if len(kept) == 2:
+        return min((kept, kept[::-1]), key=lambda order: _matmul(first, second, order).transposes)
+    shared = [label for label in kept if label in first and label in second]
+    return (*shared, *(label for label in kept if label not in shared))
+
+
+class Matmul(NamedTuple):
+    """A product by `@`: how many operands are transposed, and for each its position among two
+    factors and its labels; none where `@` cannot contract the factors."""
+
+    transposes: int
+    operands: tuple[tuple[int, ir.Labels], ...] = ()
+
+
+def _matmul(first: ir.Labels, second: ir.Labels, output: Sequence[int]) -> Matmul:
+    """Contract two factors by `@` with the fewest transposes."""
+    factors = first, second
+    candidates = [
+        Matmul((a != factors[left]) + (b != factors[right]), ((left, a), (right, b)))
+        for left, right in ((0, 1), (1, 0))
+        for a, b in itertools.product(_transposes(factors[left]), _transposes(factors[right]))
+        if is_matmul(a, b, output)
+    ]
+    return min(candidates, key=lambda candidate: candidate.transposes, default=Matmul(3))
+
+
+def _transposes(labels: ir.Labels) -> list[ir.Labels]:
+    """Return the labels of a factor, and those of its transpose if it is a matrix."""
+    return [labels, labels[::-1]] if len(labels) == 2 else [labels]
 
 
 def _references(node: ir.Node) -> list[ir.Node]:

@@ -431,3 +431,17 @@ def test_comparison_refuses_a_planted_fault(
 ) -> None:
     plant(monkeypatch)
     refused(declared, tmp_path / "generated")
+
+
+S = Leaf("S", (n, n), "symmetric")
+PRODUCTS: list[tuple[Node, str]] = [
+    (einsum([(R, "ji"), (S, "jk"), (R, "kl")], "il"), "R.T @ S @ R"),
+    (einsum([(X, "ij"), (X, "jk"), (x, "k")], "i"), "X @ (X @ x)"),
+    (einsum([(x, "i"), (X, "ji")], "j"), "X @ x"),
+    (einsum([(X, "ij"), (x, "j"), (X, "kj")], "ik"), "X * x @ X.T"),
+]
+
+
+@pytest.mark.parametrize(("node", "text"), PRODUCTS, ids=[text for _, text in PRODUCTS])
+def test_products_of_matrices_are_printed_pair_by_pair(node: Node, text: str) -> None:
+    assert numpy_text(node, {}) == text

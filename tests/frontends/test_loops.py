@@ -238,6 +238,14 @@ def test_function_with_a_loop_is_called_and_pickled() -> None:
     assert evaluate(called.expression, values, {}) == pytest.approx(expected, rel=1e-13)
 
 
+def test_text_runs_a_loop_with_two_carries_once() -> None:
+    text = kalman().declaration
+    assert text.count("np.vectorize") == 1
+    step, _, after = text.partition("(*states[-1]")
+    assert step.count("np.linalg.inv") == after.count("np.linalg.inv") == 1
+    assert "optimize" not in text
+
+
 def test_loop_of_a_derivative() -> None:
     """Gradient descent: the step is a derivative; its own derivative by the rate."""
     A, x0, rate = dx.matrix("A", n, n), dx.vector("x0", n), dx.scalar("rate")

@@ -12,10 +12,10 @@ import pytest
 
 import derivatrix as dx
 from derivatrix import runtime
-from derivatrix.runtime import errors, sampling
+from derivatrix.runtime import errors, measure, sampling
 from derivatrix.runtime.differences import differentiate
 from derivatrix.runtime.domains import DOMAINS
-from derivatrix.runtime.interface import SCALAR_KINDS, ModuleInterface
+from derivatrix.runtime.interface import SCALAR_KINDS, ModuleInterface, interfaces
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from tests import ROOT, fakes
 from tests.fakes import FAKES, entry, fake
@@ -997,3 +997,12 @@ def test_kernels_wrong_in_float32_alone_fail(tmp_path, kind, fault):
 def test_functions_that_do_what_others_do_are_called_in_float64_alone():
     square = compiled_square()
     assert len(ModuleInterface(square).float32_kinds) < len(square.FUNCTIONS)
+
+
+def test_a_module_of_values_is_not_differentiated_along_single_inputs() -> None:
+    x = dx.vector("x", "n")
+    module = dx.compile(dx.function("cube", [x], x**3, kinds=["value"]))
+    (interface,) = interfaces(module)
+    measurements = measure.small(interface, {}, 0)
+    assert all(not measurement.first for measurement in measurements)
+    assert all(measurement.along.derivative.any() for measurement in measurements)
