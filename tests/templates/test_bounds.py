@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from derivatrix.runtime.workers import Workers
-from derivatrix.templates.support.cpu import base
+from derivatrix.templates.support.cpu import blas
 from tests.bounds import OPERATOR, TYPES, Task, check, environment
 
-KERNELS = Path(base.__file__).parent
+KERNELS = Path(blas.__file__).parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only")
 
 

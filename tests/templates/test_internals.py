@@ -21,8 +21,7 @@ from numba import njit, types
 from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
 from numba.np import arrayobj
 
-from derivatrix.templates.support.cpu.parallel_for import ParallelKernel
-from derivatrix.templates.support.cpu.shared_work import WORDS
+from derivatrix.templates.support.cpu.shared_work import WORDS, ParallelKernel
 from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
 from tests import ROOT
 

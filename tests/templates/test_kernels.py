@@ -36,7 +36,6 @@ from derivatrix.compiler.targets.cpu import SCALARS
 from derivatrix.templates import support
 from derivatrix.templates.support import cpu
 from derivatrix.templates.support.cpu import (
-    base,
     blas,
     cholesky,
     extrema,
@@ -208,7 +207,7 @@ def test_gemm(precision: tuple[type, float]) -> None:
 
 
 FLAGS = [(True, False), (False, True), (False, False), (True, True)]
-TRIANGLES = {base.WHOLE: np.asarray, base.LOWER: np.tril, base.UPPER: np.triu}
+TRIANGLES = {blas.WHOLE: np.asarray, blas.LOWER: np.tril, blas.UPPER: np.triu}
 
 
 @BOTH
@@ -225,7 +224,7 @@ def test_symmetric_gemm(
     right = weights * a
     right = np.ascontiguousarray(right.T if flags[1] else right)
     c = np.full((n, n), np.nan, real)
-    whole = base.WHOLE, base.WHOLE
+    whole = blas.WHOLE, blas.WHOLE
     blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c, *whole)
     expected = a.T @ (weights * a)
     close = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max()}
@@ -298,16 +297,16 @@ def test_structured_gemm(
     c = np.full((n, n), np.nan, real)
     product = 2 * a @ b
     blas.structured_gemm(
-        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, base.WHOLE
+        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, blas.WHOLE
     )
     np.testing.assert_allclose(c, product, rtol=tolerance, atol=n * tolerance)
-    for part, expected in ((base.WHOLE, 2 * product), (base.LOWER, np.tril(3 * product))):
+    for part, expected in ((blas.WHOLE, 2 * product), (blas.LOWER, np.tril(3 * product))):
         blas.structured_gemm(2.0, given[0], flags[0], given[1], flags[1], 1.0, c, left, right, part)
-        actual = c if part == base.WHOLE else np.tril(c)
+        actual = c if part == blas.WHOLE else np.tril(c)
         np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=n * tolerance)
     c[...] = np.nan
     blas.structured_gemm(
-        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, base.LOWER
+        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, blas.LOWER
     )
     np.testing.assert_allclose(np.tril(c), np.tril(product), rtol=tolerance, atol=n * tolerance)
 
@@ -316,16 +315,16 @@ def test_structured_gemm(
 def test_structured_gemm_of_other_shapes(shape: tuple[int, int]) -> None:
     rows, columns = shape
     square, wide = matrices(np.float64, rows, rows), matrices(np.float64, rows, columns)
-    for triangle in (base.LOWER, base.UPPER):
+    for triangle in (blas.LOWER, blas.UPPER):
         known = TRIANGLES[triangle](square)
         out = np.full((rows, columns), np.nan)
         blas.structured_gemm(
-            1.0, known, False, wide, False, 0.0, out, triangle, base.WHOLE, base.WHOLE
+            1.0, known, False, wide, False, 0.0, out, triangle, blas.WHOLE, blas.WHOLE
         )
         np.testing.assert_allclose(out, known @ wide, atol=1e-10)
         turned = np.full((columns, rows), np.nan)
         blas.structured_gemm(
-            1.0, wide, True, known, False, 0.0, turned, base.WHOLE, triangle, base.WHOLE
+            1.0, wide, True, known, False, 0.0, turned, blas.WHOLE, triangle, blas.WHOLE
         )
         np.testing.assert_allclose(turned, wide.T @ known, atol=1e-10)
 
@@ -667,7 +666,7 @@ def test_helpers_come_with_all_that_they_need(tmp_path: Path) -> None:
     imports = Imports()
     imports.add("cpu.lu.lu_solve_columns")
     assert imports.support_lines() == ["from ._support.cpu.lu import lu_solve_columns"]
-    assert {"cpu/__init__.py", "cpu/base.py", "cpu/blas.py", "cpu/lu.py"} <= {*imports.files}
+    assert {"cpu/__init__.py", "cpu/blas.py", "cpu/lu.py"} <= {*imports.files}
     assert "cpu/eigen.py" not in imports.files
     write_files(tmp_path, support_texts(imports.files))
     package = ModuleType("only_what_lu_needs")

@@ -103,8 +103,8 @@ def test_a_package_is_loaded_under_any_name(package: Path, target: str) -> None:
         importlib.import_module(f"outer.inner.{name}"),
     ]
     assert dx.load(f"{package.name}.{name}") is imported
-    bases = [support_file(module, f"{target}.base") for module in modules]
-    assert len({*map(id, modules)}) == len({*map(id, bases)}) == len(modules)
+    files = [support_file(module, f"{target}.functions") for module in modules]
+    assert len({*map(id, modules)}) == len({*map(id, files)}) == len(modules)
     assert {module.DIGEST for module in modules} == {imported.DIGEST}
 
 

@@ -11,8 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from derivatrix.templates.support.cpu.parallel_for import ParallelKernel
-from derivatrix.templates.support.cpu.shared_work import NEXT, WORDS, atomic_add, worker_loop
+from derivatrix.templates.support.cpu.shared_work import (
+    NEXT,
+    WORDS,
+    ParallelKernel,
+    atomic_add,
+    worker_loop,
+)
 from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
 from derivatrix.templates.support.internals.functions import compiled
 

@@ -37,7 +37,7 @@ HELPERS = (
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     *(f"cpu.structures.{name}" for name in sorted({*NEAREST.values()})),
     "cpu.newton.NotConverged",
-    *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
+    *(f"cpu.blas.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),
 )
 """Helpers that the text of a module may name, besides kernels and functions of numbers."""

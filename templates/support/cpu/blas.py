@@ -1,4 +1,5 @@
-"""Matrix products through BLAS."""
+"""Matrix products through BLAS, and the flags of BLAS and LAPACK, by which our own helpers describe
+triangles and transposes, too."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -7,8 +8,18 @@ import numpy as np
 from ..internals.arithmetic import matrix_product
 from ..internals.functions import compiled, routine
 from ..internals.memory import give_back, work_arrays
-from .base import LOWER, NO, TRANSPOSED, UPPER, WHOLE
 
+NO = np.uint8(ord("N"))
+TRANSPOSED = np.uint8(ord("T"))
+LEFT = np.uint8(ord("L"))
+RIGHT = np.uint8(ord("R"))
+LOWER = np.uint8(ord("L"))
+UPPER = np.uint8(ord("U"))
+UNIT = np.uint8(ord("U"))
+VECTORS = np.uint8(ord("V"))
+INFO = 0
+"""Stands for LAPACK's error code where nothing reads it: the call passes a variable of its own."""
+WHOLE = np.uint8(ord("W"))
 MIN_TRIANGLE_ROWS = 192
 """A symmetric product in float32 with at least this many rows is computed as one triangle and
 mirrored; in float64 with half as many."""

@@ -6,8 +6,7 @@ import numpy as np
 
 from ..internals.functions import compiled, short_loop
 from ..internals.memory import give_back, work_arrays
-from .base import INFO, LOWER, NO, TRANSPOSED, UPPER
-from .blas import gemm_part, mirror
+from .blas import INFO, LOWER, NO, TRANSPOSED, UPPER, gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
 from .panels import MAX_NARROW_PANEL_ROWS, MIDDLE_PANEL, NARROW_PANEL, solve_panel
 from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute

@@ -7,7 +7,7 @@ import numpy as np
 from ..common.limits import LEADING_RATIO
 from ..internals.functions import compiled
 from ..internals.memory import copy_entries
-from .base import NO, UPPER, VECTORS
+from .blas import NO, UPPER, VECTORS
 from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
 
 ONE_NORM = np.uint8(ord("1"))

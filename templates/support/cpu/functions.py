@@ -24,8 +24,14 @@ from ..common.arguments import (
 from ..common.function_parts import _Parts, define_function
 from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES, MAX_SERIAL_STEP_ENTRIES
 from ..common.module import _Module
-from ..common.returned import _Returned
-from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
+from ..common.signature import (
+    _Returned,
+    _Signature,
+    identifiers,
+    indented,
+    renamed,
+    tuple_text,
+)
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
 from .parallel import _Partition, if_else, inline_option

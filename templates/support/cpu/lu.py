@@ -10,8 +10,7 @@ import numpy as np
 
 from ..internals.functions import compiled, short_loop
 from ..internals.memory import copy_entries, give_back, work_arrays
-from .base import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER
-from .blas import blas_trsm, gemm_part
+from .blas import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER, blas_trsm, gemm_part
 from .lapack import lapack_getrf, lapack_getri, lapack_getrs
 from .panels import (
     MAX_MIDDLE_PANEL_ROWS,

@@ -1,7 +1,7 @@
 """Partitions of kernels among threads: by rows of results, by samples, by sums over samples.
 
 Each way has a condition on sizes under which one thread does all the work; else threads call a
-kernel for parts of it (see `parallel_for`). Costs are texts in terms of sizes.
+kernel for parts of it (see `shared_work`). Costs are texts in terms of sizes.
 """
 
 # mypy: allow-untyped-defs
@@ -12,8 +12,8 @@ from ..common.limits import MIN_OPS_PER_THREAD
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
-from .parallel_for import ParallelKernel
 from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, add_onto
+from .shared_work import ParallelKernel
 
 MAX_CACHED_ENTRIES = 120_000
 """Entries of all samples up to which they stay in the cache, so that blocks do not pay."""

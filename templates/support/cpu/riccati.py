@@ -7,8 +7,7 @@ pencil (Laub 1979, van Dooren 1981), found by the QZ algorithm; then two steps o
 import numpy as np
 
 from ..internals.functions import compiled
-from .base import NO, VECTORS
-from .blas import gemm
+from .blas import NO, VECTORS, gemm
 from .frechet import largest_column
 from .lapack import lapack_gges, lapack_tgsen
 from .lu import lu_factor, lu_solve_few_rows

@@ -9,8 +9,7 @@ blocks have 1 row or, for a pair of complex eigenvalues, 2 rows.
 import numpy as np
 
 from ..internals.functions import compiled
-from .base import NO
-from .blas import gemm
+from .blas import NO, gemm
 from .copies import copy_matrices
 from .lapack import lapack_trsyl
 from .sylvester import schur

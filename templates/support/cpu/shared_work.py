@@ -1,4 +1,5 @@
-"""Sharing of a kernel's work among threads, by an array of words in memory.
+"""Sharing of a kernel's work among threads, by an array of words in memory; calls of a kernel for
+all parts of its work.
 
 Helper threads that have computed a part wait for the next one in compiled code for 20 to 60 µs,
 then sleep. The thread that offers work computes all parts that no helper takes, so that it never
@@ -8,8 +9,12 @@ passing work to threads of `concurrent.futures` takes 45 µs.
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-from ..internals.functions import compiled
+import numpy as np
+from numba import from_dtype, types
+
+from ..internals.functions import address_of, compiled
 from ..internals.memory import atomic, invoke, look
+from ..internals.part_caller import PHASE, part_caller
 
 BUSY = 0
 """Place of the word that is 1 while a caller has the helpers. Each word has its own cache line."""
@@ -31,6 +36,8 @@ WORDS = 64
 """The length of the array of words."""
 MAX_LOOKS = 1000
 """Most times that a helper looks for work before it sleeps: 20 to 60 µs."""
+ARGUMENT_CODES = "wsSo"
+"""The codes of what a call passes; the others stand for numbers of the part."""
 
 
 atomic_add = atomic("add")
@@ -87,3 +94,56 @@ def worker_loop(words):
             atomic_add(words, HELPERS, -1)
             idle, helped = 0, True
     return helped
+
+
+class ParallelKernel:
+    """A kernel that threads call for parts of its work, in `phases` phases one after the other.
+
+    kinds: the types of its arguments: "real:2" for an array of two axes, "real" for a number, else
+    the name of a type. codes: the argument of a part, a letter each. In the order of the call's
+    arguments: w for the array or number as it is; s for the rows of an array from the first to the
+    last of the part, S for the same beginning at a multiple of LINE_SAMPLES, o for its entry
+    that belongs to the part. Besides: h for the number of the phase, p for that of the part, n for
+    the number of parts, f and l for the first row and the one after the last.
+    """
+
+    def __init__(self, kernel, kinds, codes, phases=1):
+        self.kernel, self.kinds, self.codes, self.phases = kernel, kinds, codes, phases
+        pairs = zip(kinds, codes, strict=True)
+        self.passed_kinds = [kind for kind, code in pairs if code in ARGUMENT_CODES]
+        self.addresses: dict = {}
+
+    def prepare(self, real):
+        """Compile the kernel for a type of float; return its address, and that of the function that
+        calls it for a part."""
+        if real not in self.addresses:
+            kinds = tuple(_type(kind, real) for kind in self.kinds)
+            self.addresses[real] = address_of(self.kernel, kinds), part_caller(kinds, self.codes)
+        return self.addresses[real]
+
+    def __call__(self, words, parts, length, real, arguments):
+        """Call the kernel for each part; return whether one failed. words: see `submit`."""
+        kernel, caller = self.prepare(real)
+        given = zip(arguments, self.passed_kinds, strict=True)
+        words_of_arguments = [_word(argument, kind, real) for argument, kind in given]
+        data = np.array([length, parts, kernel, 0, *words_of_arguments], np.int64)
+        failed = False
+        for phase in range(self.phases):
+            data[PHASE] = phase
+            failed |= submit(words, caller, data, parts)
+        return failed
+
+
+def _type(kind, real):
+    """Return Numba's type of a kernel's argument."""
+    name, _, axes = kind.partition(":")
+    entry = from_dtype(real) if name == "real" else getattr(types, name)
+    return types.Array(entry, int(axes), "C") if axes else entry
+
+
+def _word(argument, kind, real):
+    """Convert an argument to a word: the address of an array object, the bits of a float, or an
+    integer."""
+    if ":" in kind:
+        return id(argument)
+    return int(real.type(argument).view(f"i{real.itemsize}")) if kind == "real" else argument

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from ..internals.memory import copy_entries
-from .base import NO
-from .blas import gemm
+from .blas import NO, gemm
 from .copies import copy_matrices
 from .eigen import all_finite, leading_sign
 from .lapack import lapack_gesdd

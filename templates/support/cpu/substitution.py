@@ -9,8 +9,7 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 import numpy as np
 
 from ..internals.functions import compiled
-from .base import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER
-from .blas import blas_trsm, gemm, gemm_part
+from .blas import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER, blas_trsm, gemm, gemm_part
 
 BLOCK_ROWS = 32
 """Number of rows of a diagonal block."""

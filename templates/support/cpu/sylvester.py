@@ -6,8 +6,7 @@ Stewart 1972)."""
 import numpy as np
 
 from ..internals.functions import compiled
-from .base import NO, TRANSPOSED, VECTORS
-from .blas import gemm
+from .blas import NO, TRANSPOSED, VECTORS, gemm
 from .copies import copy_matrices
 from .lapack import lapack_gees, lapack_trsyl
 

@@ -8,8 +8,7 @@ Functions that solve or invert require matrices that `triangular_invertible` acc
 import numpy as np
 
 from ..internals.functions import compiled
-from .base import LOWER, NO, TRANSPOSED, UPPER
-from .blas import gemm_part
+from .blas import LOWER, NO, TRANSPOSED, UPPER, gemm_part
 from .substitution import substitute
 
 INVERSE_BLOCK_ROWS = 32

@@ -5,8 +5,7 @@
 from ..common.arguments import _cotangents
 from ..common.function_parts import _Parts, define_function
 from ..common.module import _Module
-from ..common.returned import _Returned
-from ..common.signature import _Signature, indented, tuple_text
+from ..common.signature import _Returned, _Signature, indented, tuple_text
 from .arguments import _Call
 
 _SCOPE = {
