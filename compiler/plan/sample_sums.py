@@ -15,7 +15,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape, symbol
 from derivatrix.compiler.ir.graph import rebuilt, references
-from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.matrix_products import product_groups, weighted
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.recurrences import is_loop
@@ -81,8 +81,13 @@ def _sums_over(
     sampled_roots = [part_roots[name] for name, (sampled, _) in terms.items() if sampled]
     part_nodes = ir.topological(sampled_roots)
     node_ops = [operation_count(node) for node in part_nodes]
-    gemm_ops = [ops for node, ops in zip(part_nodes, node_ops, strict=True) if product_groups(node)]
-    is_blas_bound = bool(2 * sum(map(at_large, gemm_ops)) > sum(map(at_large, node_ops)))
+    large_ops = dict(zip(part_nodes, map(at_large, node_ops), strict=True))
+    gemms = [node for node in part_nodes if product_groups(node)]
+    grams = [node for node in gemms if isinstance(node, ir.Einsum) and weighted(node)]
+    is_blas_bound, is_gram_bound = (
+        bool(2 * sum(large_ops[node] for node in nodes) > sum(large_ops.values()))
+        for nodes in (gemms, grams)
+    )
     has_temporaries = any(
         samples in node.shape and not isinstance(node, ir.Leaf) for node in part_nodes
     )
@@ -120,7 +125,8 @@ def _sums_over(
         ops_per_part=rounded_up(fixed_ops) + is_blas_bound * STEP_OVERHEAD_OPS * step_count,
         entries_per_sample=entries(part).coeff(length, 1),
         min_samples=min_samples,
-        is_blas_bound=is_blas_bound and not is_batch_last,
+        is_blas_bound=is_blas_bound and not is_gram_bound and not is_batch_last,
+        is_gram_bound=is_gram_bound and not is_batch_last,
     )
 
 

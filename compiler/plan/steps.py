@@ -527,6 +527,8 @@ class Sums:
     min_samples: fewest samples for which one thread calls `part`; 1 if only several threads do.
     is_blas_bound: whether BLAS does most of the work, so that parts pay only if the arrays of all
     samples exceed the cache.
+    is_gram_bound: whether BLAS computes matrices A' diag(w) A for most of the work, which threads
+    of ours share better than its own; `is_blas_bound` is for other products.
     """
 
     part: Plan
@@ -539,6 +541,7 @@ class Sums:
     entries_per_sample: sympy.Expr
     min_samples: int
     is_blas_bound: bool
+    is_gram_bound: bool
 
 
 @dataclass(frozen=True)

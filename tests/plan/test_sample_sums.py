@@ -140,6 +140,24 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(*result, rtol=1e-9)
 
 
+def test_weighted_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread computes the one of its samples, by one thread of BLAS."""
+    function = ADDED["logistic"][0]
+    sums = planned(function, "hessian").sums
+    assert sums is not None and sums.is_gram_bound and not sums.is_blas_bound
+    module = dx.compile(function)
+    generator = np.random.default_rng(0)
+    samples, targets = generator.normal(size=(4000, 40)), generator.normal(size=4000)
+    weights = 0.1 * generator.normal(size=40)
+    p = scipy.special.expit(samples @ weights)
+    expected = samples.T @ ((p * (1 - p))[:, None] * samples) / 4000 + 2 * np.eye(40)
+    addresses = sharing(module, "hessian_kernel").addresses
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+        np.testing.assert_allclose(module.hessian(samples, weights, targets), expected, rtol=1e-9)
+        assert bool(addresses) == (threads > 1)
+
+
 @pytest.fixture(scope="module")
 def module() -> ModuleType:
     return dx.compile(ADDED["by samples too"][0])

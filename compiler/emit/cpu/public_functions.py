@@ -138,6 +138,7 @@ def _sums_arguments(plan: Plan, sums: Sums) -> list[str]:
     arguments += [f'"{size_text(plan, cost)}"' for cost in costs]
     arguments += [f"min_samples={sums.min_samples}"] if sums.min_samples != 1 else []
     arguments += ["is_blas_bound=True"] if sums.is_blas_bound else []
+    arguments += ["is_gram_bound=True"] if sums.is_gram_bound else []
     arguments += [f'first_part="{first_part}"'] if first_part else []
     return arguments if sums.is_whole_kernel else [*arguments, f"part={sums.part.name}"]
 

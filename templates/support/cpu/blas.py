@@ -32,7 +32,9 @@ MAX_UNPACKED_OPS = 1_000_000
 TILE = 32
 """Rows and columns of the tiles in which a triangle is mirrored, so that both stay in the cache."""
 MIN_SYRK_ROWS = 384
-"""Fewest rows for which BLAS's syrk is faster than blocks of gemm."""
+"""Fewest rows for which BLAS's syrk is faster than blocks of gemm, also where BLAS has threads."""
+MIN_WEIGHTED_SYRK_ROWS = 24
+"""The same for one thread: threads of ours share weighted samples."""
 WEIGHTED_ROWS = 256
 """Number of weighted samples multiplied at a time: their scaled copy stays in the cache."""
 
@@ -104,19 +106,13 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
         mirror(c)
 
 
-@compiled(linked=True)
-def uses_syrk(n, inner):
-    """Decide whether BLAS's syrk computes a Gram matrix of n rows: OpenBLAS would copy the operands
-    of the blocks for each of them."""
-    return n >= MIN_SYRK_ROWS and MIN_BLOCK_ROWS * n * inner > MAX_UNPACKED_OPS
-
-
 @compiled()
 def gram(alpha, a, transpose_a, beta, c):
     """c (n, n) = alpha * op(a) @ op(a)' + beta * c, for a symmetric c."""
     n, columns = c.shape[0], a.shape[1]
     inner = a.shape[0] if transpose_a else columns
-    if uses_syrk(n, inner):
+    # OpenBLAS would copy the operands of blocks for each of them
+    if n >= MIN_SYRK_ROWS and MIN_BLOCK_ROWS * n * inner > MAX_UNPACKED_OPS:
         trans = NO if transpose_a else TRANSPOSED
         blas_syrk((UPPER, trans, n, inner, alpha, a, columns, beta, c, n))
         mirror(c)
@@ -133,12 +129,12 @@ def weighted_gram(a, weights, add, c):
     """
     samples, n = a.shape
     beta = 1.0 if add else 0.0
-    if not uses_syrk(n, samples):
+    if n < MIN_WEIGHTED_SYRK_ROWS:
         scaled, memory = work_arrays(a, ((samples, n),), ())
         for s in range(samples):
             for j in range(n):
                 scaled[s, j] = weights[s] * a[s, j]
-        symmetric_gemm(1.0, a, True, scaled, False, beta, c, WHOLE, WHOLE)
+        gemm(1.0, a, True, scaled, False, beta, c)
         give_back(memory)
         return
     scaled, memory = work_arrays(a, ((WEIGHTED_ROWS, n),), ())

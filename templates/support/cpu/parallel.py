@@ -215,8 +215,9 @@ class by_sums(_Partition):
     computes. entries: memory of a sample, in numbers; work: operations for a sample; fixed:
     operations that each part adds. min_samples: fewest samples for which one thread calls the
     kernel of a part; 1 if only several threads do. is_blas_bound: whether BLAS does most of the
-    work, so that parts pay only if the arrays of all samples exceed the cache. part: the kernel of
-    a part, whose further parameters are the number of all samples and whether this is the first
+    work, so that parts pay only if the arrays of all samples exceed the cache. is_gram_bound:
+    whether BLAS computes Gram matrices, which threads of ours share better. part: the kernel
+    of a part, whose further parameters are the number of all samples and whether this is the first
     part; None if the body of the kernel takes these itself."""
 
     def __init__(
@@ -227,12 +228,14 @@ class by_sums(_Partition):
         fixed,
         min_samples=1,
         is_blas_bound=False,
+        is_gram_bound=False,
         first_part="",
         part=None,
     ):
         self.sliced, self.first_part = sliced.split(), first_part.split()
         self.costs = entries, work, fixed
-        self.min_samples, self.is_blas_bound = min_samples, is_blas_bound
+        self.min_samples = min_samples
+        self.is_blas_bound, self.is_gram_bound = is_blas_bound, is_gram_bound
         self.part, self.is_whole_kernel = part, False
 
     def conditions(self, signature):
@@ -272,6 +275,7 @@ class by_sums(_Partition):
             [name in sums for name in signature.outputs],
             self.min_samples,
             self.is_blas_bound,
+            self.is_gram_bound,
         )
         scope, call = {"_in_parts": in_parts}, [f"_in_parts({costs}, {passed})"]
         if not has_few_samples:

@@ -84,10 +84,11 @@ def _by_rows(kernel, parallel):
     return call
 
 
-def _by_sums(kernel, parallel, sliced, sums, min_samples, is_blas_bound):
+def _by_sums(kernel, parallel, sliced, sums, min_samples, is_blas_bound, is_gram_bound):
     """Make a function that computes results that are sums over samples: threads call `parallel` for
     partial sums. sums: flags of the results that are sums; min_samples: fewest samples in a block;
-    is_blas_bound: whether BLAS does most of the work."""
+    is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each thread has one
+    block, for which BLAS computes Gram matrices."""
 
     def call(entries, ops, ops_per_part, *arrays):
         """Call it. entries: memory of a sample, in numbers; ops: estimated operations for a sample;
@@ -100,6 +101,11 @@ def _by_sums(kernel, parallel, sliced, sums, min_samples, is_blas_bound):
         step = block_bytes // max(1, arrays[-1].itemsize * entries)
         step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
         count = max(1, min(_THREADS, length // step, 1 + ops * length // MIN_OPS_PER_THREAD))
+        if is_gram_bound:
+            step = length
+            if count == 1:
+                _THREAD_POOL.run_by_one_thread(kernel, *arrays)
+                return
         inputs, results = arrays[: len(sliced)], arrays[len(sliced) :]
         totals = list(compress(results, sums))
         other_results = [result for result, is_sum in zip(results, sums, strict=True) if not is_sum]
