@@ -110,8 +110,10 @@ def softmax_parts(x, parts, out, length, logarithm, lanes):
         largest, total = join_parts(parts, s, lane, lanes, shared)
         begin, end = p * length + lane, min(p * length + length, x.shape[1])
         if logarithm:
+            # the total is 0 in rows of -inf alone, whose differences are nan
+            log_total = math.log(total) if total > 0 else total
             for i in range(begin, end, lanes):
-                out[s, i] = (x[s, i] - largest) - math.log(total)
+                out[s, i] = (x[s, i] - largest) - log_total
         else:
             for i in range(begin, end, lanes):
                 out[s, i] = power_above(x[s, i], largest) / total
