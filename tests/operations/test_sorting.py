@@ -38,8 +38,3 @@ def test_equal_entries_keep_their_order():
     np.testing.assert_array_equal(module.jvp(TIED, tangent), tangent[order])
     np.testing.assert_array_equal(module.vjp(TIED, tangent[order]), tangent)
     np.testing.assert_array_equal(module.jacobian(TIED), np.eye(7)[order])
-
-
-def test_kernels_of_a_batch():
-    trimmed = dx.sum(dx.sort(x)[1:-1] ** 3)
-    assert dx.verify(dx.compile(dx.function("f", [x], trimmed, batch=[x]))).passed
