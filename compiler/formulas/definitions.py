@@ -15,7 +15,7 @@ from derivatrix.compiler.ir.dimensions import BATCH, Shape
 SCALARS = "αβκμνρτω"
 """Letters for scalars, without those that are read otherwise: δ as Kronecker's, λ as eigenvalue."""
 
-PROBABILITIES = ("softmax", "sigmoid", "logistic")
+PROBABILITIES = ("sigmoid", "logistic")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ def letter_of(part: Tree, inverted: bool) -> str:
     """Return the letter that books have for such a matrix, "" if none. inverted: its inverse
     occurs."""
     match part:
-        case kinds.Call(operation=operation) if operation.name in PROBABILITIES:
-            return "P"
         case kinds.Call(output=output, operation=operation) if output < len(operation.letters):
             return operation.letters[output]
         case _ if inverted:

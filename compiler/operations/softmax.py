@@ -47,6 +47,7 @@ SOFTMAX = register(
         value=_softmax,
         differential=_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
+        letters=("P",),
         kernel="rows.softmax",
         columns="columns.softmax_columns",
         unrolled=unrolled.softmax,
@@ -104,6 +105,7 @@ def _together(*operations: Operation) -> Operation:
         numpy=lambda arguments, parameters, output: operations[output].numpy(
             arguments, parameters, 0
         ),
+        letters=("P",),
         kernel=f"rows.{name}",
         columns=f"columns.{name}_columns",
         unrolled=lambda *given: tuple(

@@ -32,6 +32,12 @@ LETTERS: dict[str, tuple[list[Array], Array, str, set[str]]] = {
     "inverse": ([S], dx.sum(dx.inv(S) ** 2), "value", {"L", "S_inv"}),
     "QR": ([A], dx.sum(dx.qr(A)[0]) + dx.sum(dx.qr(A)[1]), "value", {"Q", "R"}),
     "eigenvectors": ([S], dx.sum(dx.eigh(S)[1]), "value", {"V", "t0"}),
+    "probabilities beside logsumexp": (
+        [X, W],
+        (dx.softmax(X @ W).T @ dx.logsumexp(X @ W, axis=1)),
+        "value",
+        {"XW", "P", "t0"},
+    ),
     "function": ([X, W], dx.tanh(X @ W) @ W.T, "value", {"XW", "H"}),
     "transposes": ([A], dx.trace((A @ A).T @ (A @ A)), "hessian", {"AtA", "AA", "AAt"}),
     "transposed in memory": ([A], dx.trace((A @ A).T @ (A @ A)), "vjp", {"AA", "t0"}),
