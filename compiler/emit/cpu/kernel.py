@@ -25,6 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Fill,
     Gemm,
     Guard,
+    Let,
     Load,
     Loop,
     LoopNest,
@@ -223,12 +224,9 @@ def _reduces(body: Iterable[Statement]) -> bool:
 def _copy(body: tuple[Statement, ...]) -> tuple[str, list[str]] | None:
     """Match a loop nest that copies an array, or one of three axes in another order; return the
     function that does the same and its arguments, None for other loops."""
-    loops: list[Loop] = []
-    while len(body) == 1 and isinstance(body[0], Loop):
-        loops.append(body[0])
-        body = body[0].body
+    loops, inside = _split_loops(body)
     indices = tuple(loop.index for loop in loops)
-    match body:
+    match inside:
         case (Store(Load(target, at), Load(source, of), accumulate=False),) if (
             loops
             and source.role != "constant"  # a double in kernels of singles, too
@@ -243,6 +241,15 @@ def _copy(body: tuple[Statement, ...]) -> tuple[str, list[str]] | None:
             if len(of) == 3:
                 return "copy_permuted", [*arrays, *(str(of.index(symbol)) for symbol in indices)]
     return None
+
+
+def _split_loops(body: tuple[Statement, ...]) -> tuple[list[Loop], tuple[Statement, ...]]:
+    """Split a body that is one loop, of one loop, ..., into these loops and the innermost body."""
+    loops: list[Loop] = []
+    while len(body) == 1 and isinstance(body[0], Loop):
+        loops.append(body[0])
+        body = body[0].body
+    return loops, body
 
 
 def parameters(plan: Plan) -> str:
@@ -326,9 +333,9 @@ class _Writer(Statements):
                 if copy := _copy(body):
                     is_plain = copy[0] == "copy_entries"
                     return StepText("" if is_plain else comment, tuple(self._call(*copy)))
-                text = tuple(self.lines(body))
-                is_explained = len(text) == 1 or comment in map(str.strip, text)
-                return StepText("" if is_explained else comment, text)
+                _, inside = _split_loops(body)
+                is_its_formula = len(inside) == 1 and isinstance(inside[0], Store | Let)
+                return StepText("" if is_its_formula else comment, tuple(self.lines(body)))
             case Gemm():
                 return StepText("", tuple(self._gemm(step)))
             case Call(comment, kernel, arguments, failure):
