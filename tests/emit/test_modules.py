@@ -491,3 +491,15 @@ def test_whole_arrays_are_copied_at_once() -> None:
     assert "copy_entries" not in generate(constant_map).text
     jacobian = dx.compile(constant_map).jacobian(np.ones(12, np.float32))
     np.testing.assert_allclose(jacobian, constant, rtol=1e-6)
+
+
+def test_kernels_say_their_formula_on_one_line() -> None:
+    S = dx.matrix("S", n, n, "spd")
+    text = generate(dx.function("factor", [S], dx.cholesky(S), kinds=["vjp"])).text
+    assert '"""S̄ = ½ L⁻ᵀ (T₁ + T₁ᵀ) L⁻¹ where L = chol(S), T₁ = Φ(Lᵀ Ȳ)"""' in text
+
+
+def test_a_loop_that_is_its_formula_has_no_comment() -> None:
+    A, B = dx.matrix("A", n, n), dx.matrix("B", n, n)
+    text = generate(dx.function("f", [A, B], dx.tanh(A) * B.T, kinds=["value"])).text
+    assert "out[i, j] = B[j, i] * fast_tanh(A[i, j])" in text and "# out" not in text
