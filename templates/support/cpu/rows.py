@@ -7,6 +7,7 @@ from numba import types
 
 from ..internals.arithmetic import choose_where, number_function
 from ..internals.functions import compiled
+from ..internals.memory import shaped
 from .elementary import fast_exp, fast_log
 
 INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
@@ -44,19 +45,27 @@ def row_maximum(x, s):
     return number_of_order(largest)
 
 
-@compiled(inline="always", fastmath={"reassoc"})
-def softmax_row(x, s, out):
-    """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow. Returns the maximum m of
-    x[s, :] and sum(exp(x[s, :] - m))."""
-    largest = row_maximum(x, s)
-    total = out.dtype.type(0)
+@compiled(linked=True)
+def exponentials(x, out):
+    """out[s, i] = exp(x[s, i] - max(x[s, :])), which does not overflow."""
+    for s in range(x.shape[0]):
+        largest = row_maximum(x, s)
+        for i in range(x.shape[1]):
+            out[s, i] = x[s, i] - largest
+    entries = shaped(out, (out.size,))
+    for i in range(entries.size):  # one loop: short rows would leave vector instructions idle
+        entries[i] = fast_exp(entries[i])
+
+
+@compiled(linked=True, fastmath={"reassoc"})
+def divide_by_sum(x, s):
+    """Divide x[s, :] by its sum, and return the sum."""
+    total = x.dtype.type(0)
     for i in range(x.shape[1]):
-        power = fast_exp(x[s, i] - largest)
-        out[s, i] = power
-        total += power
+        total += x[s, i]
     for i in range(x.shape[1]):
-        out[s, i] /= total
-    return largest, total
+        x[s, i] /= total
+    return total
 
 
 @compiled(linked=True)
@@ -65,37 +74,31 @@ def log_of_sum(largest, total):
     return largest + fast_log(total) if abs(largest) < np.inf else largest
 
 
-@compiled(fastmath={"reassoc"})
+@compiled()
 def softmax(x, out):
     """Compute the softmax of each row of x (stack, n)."""
+    exponentials(x, out)
     for s in range(x.shape[0]):
-        softmax_row(x, s, out)
+        divide_by_sum(out, s)
 
 
-@compiled(fastmath={"reassoc"})
+@compiled()
 def softmax_and_logsumexp(x, out, logarithms):
     """Compute softmax and log(sum(exp(x[s, :]))) of each row of x (stack, n)."""
+    exponentials(x, out)
     for s in range(x.shape[0]):
-        logarithms[s] = log_of_sum(*softmax_row(x, s, out))
+        logarithms[s] = log_of_sum(row_maximum(x, s), divide_by_sum(out, s))
 
 
-@compiled(fastmath={"reassoc"})
+@compiled()
 def softmax_and_log_softmax(x, out, logarithms):
     """Compute softmax and its logarithm of each row of x (stack, n)."""
-    stack, n = x.shape
-    for s in range(stack):
+    exponentials(x, out)
+    for s in range(x.shape[0]):
         largest = row_maximum(x, s)
-        total = out.dtype.type(0)
-        for i in range(n):
-            below = x[s, i] - largest
-            logarithms[s, i] = below
-            power = fast_exp(below)
-            out[s, i] = power
-            total += power
-        log_total = fast_log(total)
-        for i in range(n):
-            out[s, i] /= total
-            logarithms[s, i] -= log_total
+        log_total = fast_log(divide_by_sum(out, s))
+        for i in range(x.shape[1]):
+            logarithms[s, i] = (x[s, i] - largest) - log_total
 
 
 @compiled(fastmath={"reassoc"})
