@@ -177,10 +177,21 @@ class Meaning(Loops):
                 f"{count} {'index' if count == 1 else 'indices'} for {self.describe(operand)}",
                 tree.indices[operand.rank].span,
             )
+        positions = self.positions(tree)
+        if positions is not None:
+            return self.apply(tree.span, lambda array, table: array[table], operand, positions)
         index = tuple(self.index(part) for part in tree.indices)
         value = self.apply(tree.span, lambda array: array[index], operand)
         vector = value.rank == 1
         return replace(value, row=operand.row and vector, loose=operand.rank > 1 and vector)
+
+    def positions(self, tree: syntax.Indexed) -> Value | None:
+        """The vector that is the single index, None for other indices."""
+        first, *others = tree.indices
+        if others or isinstance(first, syntax.Slice):
+            return None
+        value = self.read(first)
+        return value if value.rank == 1 else None
 
     def index(self, tree: syntax.Tree) -> Any:
         if isinstance(tree, syntax.Slice):
@@ -189,7 +200,9 @@ class Meaning(Loops):
         position = self.read(tree).literal
         if position is None or not position.is_integer:
             raise self.error(
-                "an index is an integer, or arithmetic of integers and sizes", tree.span
+                "an index is an integer, arithmetic of integers and sizes, or a vector of "
+                "positions alone",
+                tree.span,
             )
         return int(position) if position.is_Integer else position
 
