@@ -1,6 +1,7 @@
 """`nox -s versions`: modules built and run with every version of Python that there is here, the
 lowest versions of what derivatrix needs, and the newest; `nox -s versions -- --functions FILE` does
-so with the functions of another file. `nox -s docs`: the site, in site/."""
+so with the functions of another file, `--adapters` also through JAX, PyTorch, PyTensor and dask.
+`nox -s docs`: the site, in site/."""
 
 import shutil
 import subprocess

@@ -1,8 +1,9 @@
 """Modules built and verified with the lowest and the newest versions of what derivatrix needs, and
 run with each others': `python -m tests.versions [PYTHON ...]` (this interpreter, if there is none)
 prints a table. The lowest versions are those of pyproject.toml, for the first interpreter.
-`--functions FILE` builds those of another file. Last, each has the lowest or the newest numba-cuda
-too, and builds an example for devices, which is verified on one, or in Numba's simulator.
+`--functions FILE` builds those of another file. With `--adapters`, the lowest or the newest JAX,
+PyTorch, PyTensor and dask call what each has built. Last, each has the lowest or the newest
+numba-cuda, and builds an example for devices, which is verified on one, or in Numba's simulator.
 """
 
 from __future__ import annotations
@@ -25,11 +26,16 @@ from tests import ROOT
 
 FUNCTIONS = ROOT / "tests" / "versions" / "functions.py"
 CALLED = ROOT / "tests" / "versions" / "called.py"
+ADAPTED = ROOT / "tests" / "versions" / "adapted.py"
 FOR_DEVICES = ROOT / "examples" / "square.py"
 COLUMNS = (
     *("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of"),
     *("numba-cuda", "builds for devices"),
 )
+ADAPTERS = ("jax", "torch", "pytensor", "dask")
+"""Extras of pyproject.toml, and the packages that they are named after."""
+ADAPTER_COLUMNS = ("", "JAX", "PyTorch", "PyTensor", "dask", "the module's results")
+VERSION = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
 VERSIONS = """
 import importlib.metadata, json, platform
 names = ("numba", "numpy", "scipy", "sympy")
@@ -68,12 +74,23 @@ class Combination:
         """Return whether a package that another one built returns the same results here."""
         return self.succeeds(CALLED, other.package, other.folder / "results.npz")
 
-    def builds_for_devices(self) -> bool:
-        """Build a package for devices, likewise. This may change versions of packages."""
-        extra = project()["optional-dependencies"]["cuda"]
-        wanted = [text for text in extra if not text.startswith("cupy")]
+    def install_extra(self, wanted: list[str]) -> None:
+        """Install more packages. This may change versions of others."""
         pins = map(pinned, wanted) if self.lowest else ["--upgrade", *wanted]
         self.call("-m", "pip", "install", "--quiet", *pins)
+
+    def adapted(self) -> list[str]:
+        """Return the versions of the packages of `ADAPTERS`, and whether calls of its own package
+        through them return the modules' results."""
+        extras = project()["optional-dependencies"]
+        self.install_extra([text for name in ADAPTERS for text in extras[name]])
+        versions = [self.call("-c", VERSION, name).strip() for name in ADAPTERS]
+        return [*versions, said(self.succeeds(ADAPTED, self.package))]
+
+    def builds_for_devices(self) -> bool:
+        """Build a package for devices, likewise."""
+        extra = project()["optional-dependencies"]["cuda"]
+        self.install_extra([text for text in extra if not text.startswith("cupy")])
         out = self.folder / "for_devices"
         return self.succeeds("-m", "derivatrix", "build", FOR_DEVICES, "-o", out, "--target=cuda")
 
@@ -129,9 +146,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.add_argument("python", nargs="*", default=[sys.executable])
     parser.add_argument("--functions", type=Path, default=FUNCTIONS)
+    parser.add_argument("--adapters", action="store_true")
     chosen = parser.parse_args()
     pythons, functions = chosen.python, chosen.functions.absolute()
-    table = Table(*COLUMNS)
+    table, adapters = Table(*COLUMNS), Table(*ADAPTER_COLUMNS)
     passed, rows = True, list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
         ends = [(pythons[0], True), *((python, False) for python in pythons)]
@@ -150,11 +168,18 @@ def main() -> int:
             ]
             rows.append([*combination.versions(), said(built[number]), " ".join(map(str, ran))])
             passed = passed and len(ran) == len(made)
+        for number, combination in enumerate(made if chosen.adapters else ()):
+            *versions, agree = combination.adapted()
+            adapters.add_row(str(number), *versions, agree)
+            passed = passed and agree == said(True)
         for number, combination in enumerate(made):
             for_devices = combination.builds_for_devices()
             passed = passed and for_devices
             table.add_row(str(number), *rows[number], combination.numba_cuda(), said(for_devices))
-    Console(width=110).print(table)
+    console = Console(width=110)
+    console.print(table)
+    if chosen.adapters:
+        console.print(adapters)
     return 0 if passed else 1
 
 
