@@ -25,7 +25,6 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import (
     accesses,
-    loops,
     names_added,
     names_made,
     names_read,
@@ -147,9 +146,8 @@ def _fused_loops(first: Loop, second: Loop, outermost: bool) -> Loop | None:
         return None
     if nested[0] != nested[1] and _is_vectorised(second if nested[0] else first):
         return None
-    if first.index != second.index and first.index in {loop.index for loop in loops(second.body)}:
-        return None
-    body = renamed(second.body, {second.index: first.index})
+    # swapped, as a loop within the second one may have the index of the first
+    body = renamed(second.body, {second.index: first.index, first.index: second.index})
     if not independent(first.body, body, first.index, _sums_in_memory(first.body, body)):
         return None
     rounds = _fused_bodies(first.body, body, outermost=False)

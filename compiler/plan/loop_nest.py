@@ -250,7 +250,7 @@ class Nest:
         symbols = [index_symbol(label) for label in order]
         self._extents = [loops[label] for label in order]
         self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}
-        self._indices = self._names.indices(len(order))
+        self._indices = self._loop_indices(symbols, place.indices)
         self._renames: dict[sympy.Expr, sympy.Expr] = dict(zip(symbols, self._indices, strict=True))
         self._renames |= {index_symbol(label): sympy.S.Zero for label in single}
         target_symbols = {symbol for index in place.indices for symbol in index.free_symbols}
@@ -267,6 +267,18 @@ class Nest:
         self._locals: dict[int, str] = {}
         self._total: str | None = None
         self._uses: Counter[int] = Counter()
+
+    def _loop_indices(
+        self, symbols: Sequence[sympy.Symbol], target_indices: Indices
+    ) -> list[sympy.Symbol]:
+        """Name the loops i, j, ... from the outermost; those over axes of a Jacobian as its formula
+        names these, so that a diagonal is out[i, j, i, l]."""
+        if len(target_indices) < 3:  # these are often fused, and then loops of one depth share one
+            return self._names.indices(len(symbols))
+        axes = {s: target_indices.index(s) for s in symbols if s in target_indices}
+        letters = self._names.indices(max(len(symbols), *(axis + 1 for axis in axes.values()), 0))
+        free = (letter for axis, letter in enumerate(letters) if axis not in axes.values())
+        return [letters[axes[s]] if s in axes else next(free) for s in symbols]
 
     @property
     def is_scattered(self) -> bool:

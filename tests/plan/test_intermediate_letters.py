@@ -55,3 +55,10 @@ def test_letters(name: str) -> None:
         for buffer in (step.buffers if isinstance(step, Allocate) else [step.buffer])
     }
     assert names == expected
+
+
+def test_loops_over_a_jacobian_have_the_indices_of_its_formula() -> None:
+    square = dx.function("square", [A], A @ A)
+    assert square.formula("jacobian") == "δ[i,k] A[l,j] + δ[j,l] A[i,k]"
+    plan = str(kernel_plan(Derivatives(square), "jacobian"))
+    assert "out[i, j, i, l] = A[l, j]" in plan and "out[i, j, k, j] += A[i, k]" in plan

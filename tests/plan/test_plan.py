@@ -298,8 +298,8 @@ def test_jacobians_are_written_where_they_are_not_zero() -> None:
         "for i < n",
         "for j < n",
         "out[i, j] = 0",
-        "for k < n",
-        "out[i, j, i, k] = X[k, j]",
+        "for l < n",
+        "out[i, j, i, l] = X[l, j]",
         "for k < n",
         "out[i, j, k, j] += X[i, k]",
     ]
