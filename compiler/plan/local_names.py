@@ -30,9 +30,12 @@ class Names:
         self._used = set(RESERVED) | set(reserved)
         self._indices: set[str] = set()
 
+    def _is_taken(self, name: str) -> bool:
+        return name in self._used or name in self._indices
+
     def exact(self, wish: str) -> str:
         """Return `wish`, with underscores appended until it is free."""
-        while wish in self._used | self._indices:
+        while self._is_taken(wish):
             wish += "_"
         self._used.add(wish)
         return wish
@@ -43,10 +46,10 @@ class Names:
 
     def lettered(self, letter: str) -> str:
         """Return `letter`, with a number if it is taken; t0, t1, ... if it is empty."""
-        if letter in self._used | self._indices:
-            numbered = (f"{letter}{number}" for number in count(2))
-            letter = next(name for name in numbered if name not in self._used)
-        return self.exact(letter) if letter else self.numbered("t")
+        if not letter:
+            return self.numbered("t")
+        names = chain([letter], (f"{letter}{number}" for number in count(2)))
+        return self.exact(next(name for name in names if not self._is_taken(name)))
 
     def indices(self, number: int) -> list[sympy.Symbol]:
         """Return loop indices i, j, k, ...; every nest uses the same ones again."""
