@@ -41,6 +41,9 @@ FEW = {
         "test_sample": 0,
         "test_what_is_read_twice_at_each_step_takes_no_time_that_doubles": 0,
     },
+    "campaign/test_kernels.py": {
+        "test_what_is_wrong_is_found": 0,
+    },
     "campaign/test_mutations.py": {
         "test_what_is_left_as_it_was_passes": 0,
         "test_what_is_refused_and_what_passes": 0,
@@ -53,7 +56,7 @@ FEW = {
     },
     "differentiate/test_growth.py": {
         "test_formulas_and_nodes_grow_linearly": 1,
-        "test_kernels_grow_linearly": 1,
+        "test_kernels_grow_linearly": 0,
     },
     "differentiate/test_identities.py": {
         "test_identity": 16,
@@ -70,13 +73,19 @@ FEW = {
         "test_second_derivatives_are_those_of_a_scalar_function": 1,
     },
     "driver/test_build.py": {
+        "test_a_build_that_ends_among_its_moves_leaves_no_half_package": 4,
         "test_a_warm_build_leaves_nothing_to_compile": 0,
+        "test_modules_with_second_derivatives_of_arrays": 0,
+        "test_the_text_holds_no_path_and_is_the_same_everywhere": 0,
+        "test_verifying_a_package_leaves_it_importable_under_its_own_name": 0,
         "test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work": 1,
     },
     "driver/test_cache.py": {
         "test_a_cache_that_others_can_write_to_is_not_used": 12,
+        "test_a_changed_helper_is_compiled_anew_with_its_callers": 0,
         "test_a_package_raises_errors_of_its_own": 0,
         "test_processes_that_compile_at_once": 0,
+        "test_without_a_folder_of_the_user_it_is_where_numba_keeps_it": 0,
     },
     "driver/test_cli.py": {
         "test_a_build_that_is_stopped_leaves_nothing": 1,
@@ -89,6 +98,12 @@ FEW = {
     "driver/test_examples.py": {
         "test_a_function_that_is_off_by_a_ten_thousandth_fails": 1,
         "test_the_generated_module_is_right": 1,
+    },
+    "driver/test_function_files.py": {
+        "test_the_certificate_vouches_for_the_modules_of_all_files": 0,
+    },
+    "emit/cuda/test_build_for_devices.py": {
+        "test_verify_checks_both": 0,
     },
     "emit/cuda/test_device_kernels.py": {
         "test_arrays_without_entries": 8,
@@ -106,13 +121,14 @@ FEW = {
         "test_results_do_not_depend_on_the_size_of_launches": 0,
     },
     "emit/test_loop_verification.py": {
-        "test_a_fault_in_a_rule_of_loops": 1,
+        "test_a_fault_in_a_rule_of_loops": 0,
         "test_a_fault_in_the_text_of_a_loop": 2,
         "test_names_of_carries_and_slices_may_be_any": 0,
     },
     "emit/test_loops.py": {
         "test_jacobians_and_hessians": 0,
         "test_kernels": 1,
+        "test_verification_of_a_step_with_an_inverse": 0,
     },
     "emit/test_modules.py": {
         "test_kernels_of_more_than_thirty_arguments": 0,
@@ -129,7 +145,7 @@ FEW = {
     },
     "emit/test_oracle.py": {
         "test_comparison_refuses_a_planted_fault": 3,
-        "test_verification_refuses_a_planted_fault": 1,
+        "test_verification_refuses_a_planted_fault": 0,
     },
     "emit/test_structured_inputs.py": {
         "test_all_kinds": 0,
@@ -176,22 +192,27 @@ FEW = {
         "test_second_derivatives": 1,
     },
     "frontends/test_names.py": {
+        "test_functions_of_the_longest_names_keep_their_code": 0,
         "test_names_of_helpers_and_locals_may_be_used": 1,
+        "test_public_functions_read_no_name_without_an_underscore": 0,
     },
     "ir/test_content.py": {
         "test_modules_of_two_roots": 0,
+        "test_two_functions_of_one_name": 3,
         "test_what_changes_between_sessions": 0,
     },
     "ir/test_small_sizes.py": {
+        "test_against_numpy": 24,
         "test_every_operation": 10,
         "test_nothing_goes_wrong_without_entries": 1,
-        "test_too_few_entries_are_refused": 1,
+        "test_too_few_entries_are_refused": 0,
     },
     "operations/test_adjugate.py": {
         "test_a_planted_fault_is_refused": 0,
         "test_determinants_are_verified_where_single_precision_has_no_such_numbers": 0,
         "test_gradients_of_determinants_at_singular_matrices": 0,
-        "test_operators_at_singular_matrices": 1,
+        "test_operators_at_singular_matrices": 0,
+        "test_powers_and_batches": 0,
         "test_second_derivatives_at_singular_matrices": 0,
     },
     "operations/test_equations.py": {
@@ -199,7 +220,7 @@ FEW = {
     },
     "operations/test_factorisations.py": {
         "test_first_and_second_derivatives": 8,
-        "test_matrices_that_lack_rank_up_to_rounding": 1,
+        "test_matrices_that_lack_rank_up_to_rounding": 0,
         "test_pseudoinverses_of_known_rank": 0,
         "test_wide_qr": 0,
     },
@@ -208,6 +229,9 @@ FEW = {
     },
     "operations/test_matrix_functions.py": {
         "test_stacks_in_single_precision": 2,
+    },
+    "operations/test_products_of_vectors.py": {
+        "test_distances_of_equal_and_close_rows": 0,
     },
     "operations/test_register.py": {
         "test_a_fault_in_the_record_does_not_pass": 1,
@@ -219,6 +243,9 @@ FEW = {
     "operations/test_root.py": {
         "test_modules_of_roots": 0,
     },
+    "operations/test_rotation.py": {
+        "test_a_rotation_is_an_exponential": 0,
+    },
     "operations/test_slopes.py": {
         "test_values_at_the_end_of_a_domain": 2,
     },
@@ -229,14 +256,18 @@ FEW = {
         "test_second_and_third_derivatives": 20,
         "test_second_derivatives_by_singular_values": 3,
     },
+    "operations/test_systems.py": {
+        "test_a_quadratic_program": 0,
+    },
     "operations/test_verified.py": {
         "test_verification": 1,
     },
     "plan/test_batch_last.py": {
         "test_compiled": 3,
+        "test_determinants_have_signs": 0,
         "test_identities": 0,
         "test_later_calls_refuse_wrong_arrays_too": 1,
-        "test_one_that_fails": 1,
+        "test_one_that_fails": 0,
         "test_plans": 6,
     },
     "plan/test_lengths.py": {
@@ -248,15 +279,24 @@ FEW = {
     "plan/test_plan.py": {
         "test_random_graphs_compiled": 1,
     },
+    "plan/test_row_shares.py": {
+        "test_a_gradient_that_is_the_jacobian": 0,
+        "test_work_arrays_stay_until_the_last_share_is_done": 0,
+    },
     "plan/test_sample_parts.py": {
         "test_blocks_of_samples": 0,
     },
     "plan/test_sample_sums.py": {
+        "test_a_part_may_fail": 0,
         "test_a_part_may_make_arrays": 0,
         "test_inputs_called_as_what_adds_them_up": 0,
+        "test_products_of_matrices": 0,
         "test_samples_last_in_memory": 1,
         "test_threads": 3,
         "test_what_is_compiled_beforehand": 0,
+    },
+    "plan/test_simd.py": {
+        "test_any_lane_may_fail": 3,
     },
     "plan/test_symmetric_products.py": {
         "test_compiled": 1,
@@ -273,31 +313,44 @@ FEW = {
         "test_kernels": 1,
         "test_second_derivatives": 1,
     },
+    "runtime/test_certificate_page.py": {
+        "test_right_derivatives_agree_at_the_best_step": 3,
+    },
     "runtime/test_faults.py": {
         "test_every_class_of_faults_is_caught": 1,
     },
     "runtime/test_other_processes.py": {
+        "test_a_function_without_its_module_says_so_when_it_is_called": 0,
+        "test_a_module_takes_its_text_to_another_cache": 0,
         "test_another_version_says_so": 1,
         "test_declared_functions": 1,
+        "test_threads_that_unpickle_at_once": 0,
     },
     "runtime/test_outputs.py": {
         "test_a_module_for_cuda": 0,
         "test_planted_faults_are_found": 2,
+        "test_verification_names_the_outputs": 0,
     },
     "runtime/test_reach.py": {
         "test_a_kernel_wrong_at_large_sizes_alone_fails": 1,
         "test_eigenvectors_without_a_correct_digit_in_float32_pass": 0,
+        "test_kinks_and_poles_are_no_faults": 0,
     },
     "runtime/test_scipy.py": {
+        "test_a_constrained_portfolio": 0,
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 1,
         "test_batches": 0,
         "test_orthogonal_inputs": 0,
         "test_scalar_functions_are_minimised": 1,
     },
+    "runtime/test_scipy_outputs.py": {
+        "test_outputs_are_stacked": 0,
+    },
     "runtime/test_thorough.py": {
         "test_an_error_in_the_eighth_digit_is_noticed": 0,
     },
     "runtime/test_verify.py": {
+        "test_a_point_where_nothing_can_be_seen_is_reported": 0,
         "test_a_result_off_by_one_in_ten_thousand_fails": 8,
         "test_a_right_function_passes_where_most_points_tell_nothing": 3,
         "test_a_right_module_passes": 5,
@@ -309,11 +362,14 @@ FEW = {
     "simplify/test_lengths.py": {
         "test_derivatives_at_zero_and_near_it": 30,
         "test_kernels": 0,
-        "test_the_gradient_of_a_process": 1,
+        "test_the_gradient_of_a_process": 0,
         "test_the_length_of_a_tangent_at_a_definite_matrix": 0,
     },
     "simplify/test_selections.py": {
         "test_kernels_select": 1,
+    },
+    "structured/test_operators.py": {
+        "test_operators_are_the_dense_arrays": 60,
     },
     "templates/test_bounds.py": {
         "test_a_part_that_fails_is_found": 0,
@@ -321,10 +377,15 @@ FEW = {
         "test_a_wrong_step_between_rows_for_blas_is_found": 0,
         "test_sample": 1,
         "test_the_sample_calls_all_helpers_that_have_arrays": 0,
-        "test_what_is_not_written_is_found": 1,
+        "test_what_is_not_written_is_found": 0,
+    },
+    "templates/test_callers.py": {
+        "test_the_end_of_a_busy_process": 0,
     },
     "templates/test_kernels.py": {
-        "test_kernels_that_fail": 5,
+        "test_factorisations_of_both_kinds_in_one_module": 0,
+        "test_kernels_give_their_memory_back_whether_they_fail_or_not": 0,
+        "test_kernels_that_fail": 4,
         "test_lu": 5,
         "test_records_kernel": 7,
     },
