@@ -508,8 +508,13 @@ class _Recurrence:
     # Text
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """The text that runs the loop for each index of the leading axes: an item of the tuple of
-        all states where there are several carries."""
+        """Call the text of the loop; with several carries, index the tuple of their states."""
+        index = f"[{output}]" if len(self.loop.carries) > 1 else ""
+        return f"{self._numpy_function}({', '.join(arguments)}){index}"
+
+    @cached_property
+    def _numpy_function(self) -> str:
+        """The text of a function that runs the loop for each index of the leading axes."""
         loop = self.loop
         arrays = [
             Leaf(f"{leaf.name}_", shape)
@@ -526,14 +531,13 @@ class _Recurrence:
         starts = ", ".join(f"{leaf.name}_" for leaf in loop.carries)
         order = "[::-1]" if loop.is_reversed else ""
         first_slice = len(loop.carries)
-        has_several = first_slice > 1
         stacked = ", ".join(
             f"np.array([state[{position}] for state in states{order}])"
             for position in range(first_slice)
         )
         run = (
             f"[states := [({starts},)], [states.append({step}(*states[-1]{slices})) "
-            f"for t in {times}], {f'({stacked})' if has_several else stacked}][-1]"
+            f"for t in {times}], {f'({stacked})' if first_slice > 1 else stacked}][-1]"
         )
         states = f"np.zeros(np.shape(a[{first_slice}])[{-1 - loop.slices[0].ndim}] + 1)"
         axes_names = (f"a{number}" for number in count())
@@ -547,7 +551,7 @@ class _Recurrence:
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (
             f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
-            f"({states}, *a))({', '.join(arguments)})" + f"[{output}]" * has_several
+            f"({states}, *a))"
         )
 
 

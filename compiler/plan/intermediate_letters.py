@@ -77,6 +77,8 @@ def _product_letters(product: ir.Einsum) -> Letters | None:
     `S_inv_y` for S⁻¹y. None for other products."""
     if product.coefficient != 1 or len(product.factors) != 2 or len(product.contracted) != 1:
         return None
+    if not all(labels for _, labels in product.factors):  # one is a number
+        return None
     (inner,) = product.contracted
     names: list[Letters] = []
     for node, labels in sorted(product.factors, key=lambda factor: min(factor[1])):

@@ -11,6 +11,7 @@ from derivatrix.compiler.plan.matrix_products import (
     Groups,
     Matrix,
     as_matrix,
+    axes_order,
     product_groups,
     weighted,
 )
@@ -188,6 +189,10 @@ class MatrixSteps(Workspace):
         matrix = as_matrix(view, labels, batch, first, node.sizes)
         right_order = matrix is not None and (position == 0 or matrix.second == second)
         if matrix is None or matrix.first != first or not right_order:
+            for axes in ((*first, *second), (*second, *first)) if factor.ndim > 2 else ():
+                if not view.local and axes[-1] == axes_order(view, labels)[-1]:
+                    # the copy reads and writes along contiguous memory
+                    order = [labels.index(label) for label in (*batch, *axes)]
             view = self._copied_factor(factor, order)
             matrix = as_matrix(view, labels, batch, first, node.sizes)
         assert matrix is not None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.nodes import Constant, einsum
+from derivatrix.compiler.plan.intermediate_letters import intermediate_letters
 from derivatrix.compiler.plan.steps import Allocate, Reuse
 from derivatrix.compiler.plan.visit import walk
 
@@ -62,3 +65,9 @@ def test_loops_over_a_jacobian_have_the_indices_of_its_formula() -> None:
     assert square.formula("jacobian") == "δ[i,k] A[l,j] + δ[j,l] A[i,k]"
     plan = str(kernel_plan(Derivatives(square), "jacobian"))
     assert "out[i, j, i, l] = A[l, j]" in plan and "out[i, j, k, j] += A[i, k]" in plan
+
+
+def test_product_with_a_number_has_no_letters() -> None:
+    number = Constant(np.array(2.0))
+    product = einsum([(number, ()), (X.node, "ij")], "i")
+    assert intermediate_letters([product]) == {}
