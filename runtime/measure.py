@@ -331,7 +331,8 @@ def _measure(
     with_second: bool = True,
 ) -> Measurement:
     """Differentiate the declaration along the directions of each input and along the tangents, and
-    `with_second` the module's gradient, too. detect_kinks, max_steps: see `_along`."""
+    `with_second` the module's gradient, too, if there is a second derivative to compare with.
+    detect_kinks, max_steps: see `_along`."""
     along_steps = partial(_along, detect_kinks=detect_kinks, max_steps=max_steps)
     projected = tangents(interface, point)
 
@@ -348,7 +349,8 @@ def _measure(
     (along,) = along_steps(values, (value,), point, projected)
     second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
-    gradient = _gradient(interface, point) if with_second else None
+    has_second = "hessian" in interface.kinds or "hvp" in interface.kinds
+    gradient = _gradient(interface, point) if with_second and has_second else None
     if gradient is not None:
         along_gradient = partial(along_steps, partial(slopes, interface), gradient, point)
         for name, stack in directions.items():

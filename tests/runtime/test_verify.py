@@ -1006,3 +1006,14 @@ def test_a_module_of_values_is_not_differentiated_along_single_inputs() -> None:
     measurements = measure.small(interface, {}, 0)
     assert all(not measurement.first for measurement in measurements)
     assert all(measurement.along.derivative.any() for measurement in measurements)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("gradient", False), ("hvp", True)])
+def test_gradients_are_differentiated_for_second_derivatives_alone(
+    kind: str, expected: bool
+) -> None:
+    x = dx.vector("x", "n")
+    module = dx.compile(dx.function("cubes", [x], dx.sum(x**3), kinds=["gradient", kind]))
+    (interface,) = interfaces(module)
+    measurements = measure.small(interface, {}, 0)
+    assert all(bool(measurement.second_along) == expected for measurement in measurements)
