@@ -4,7 +4,6 @@ import subprocess
 import sys
 from typing import Any
 
-import jax
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -17,15 +16,6 @@ from tests.adapters.pytensor.test_pytensor import CASES, LIKELIHOOD, drawn
 
 n = dx.dims("n")
 x, P, s = dx.vector("x", n), dx.matrix("P", n, n), dx.scalar("s")
-
-
-@pytest.fixture(autouse=True)
-def double_precision() -> Any:
-    """PyTensor enables double precision in JAX once, when it first compiles with JAX."""
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 def assert_same(inputs: Any, outputs: Any, values: Any) -> None:
