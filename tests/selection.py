@@ -6,8 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 FEW = {
+    "adapters/build_systems/test_build_systems.py": {
+        "test_a_project_is_built_and_installed": 1,
+    },
+    "adapters/dask/test_cluster.py": {
+        "test_workers_with_other_caches": 0,
+    },
     "adapters/dask/test_map_samples.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 1,
+    },
+    "adapters/jax/test_batch_axes.py": {
+        "test_values_and_derivatives": 2,
     },
     "adapters/jax/test_derivatives.py": {
         "test_a_full_matrix_counts_as_the_nearest_of_its_structure": 1,
