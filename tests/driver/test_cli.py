@@ -530,7 +530,7 @@ def test_workers_end_with_the_build(run, tmp_path, number):
     assert process.returncode == -number
     wait_for_the_end(others)
     if number == signal.SIGINT:
-        assert errors.endswith("\n\nderivatrix: interrupted\n")
+        assert errors.endswith("\nderivatrix: interrupted\n")
         assert {path.name for path in tmp_path.iterdir()} == {"functions.py"}
 
 
