@@ -72,7 +72,7 @@ FEW = {
         "test_kernels": 0,
     },
     "differentiate/test_loop_peers.py": {
-        "test_loop": 11,
+        "test_loop": 6,
     },
     "differentiate/test_random.py": {
         "test_every_operation_of_the_registry": 10,
