@@ -546,7 +546,7 @@ class _Recurrence:
             axes = ["t"] * (leaf in loop.slices) + [next(axes_names) for _ in leaf.shape]
             shapes.append(",".join(axes))
         results = [",".join(filter(None, ["s", shape])) for shape in shapes[1 : first_slice + 1]]
-        inputs, outputs = (",".join(f"({shape})" for shape in each) for each in (shapes, results))
+        inputs, outputs = (",".join(f"({shape})" for shape in side) for side in (shapes, results))
         signature = f"{inputs}->{outputs}"
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (

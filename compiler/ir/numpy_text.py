@@ -403,14 +403,17 @@ def _product_labels(
     """Return the labels of the product of two factors: those that the others or `output` have."""
     first, second = (factors[position].labels for position in pair)
     needed = {*output}.union(*(f.labels for n, f in enumerate(factors) if n not in pair))
-    kept = tuple(label for label in dict.fromkeys((*first, *second)) if label in needed)
+    product_labels = tuple(label for label in dict.fromkeys((*first, *second)) if label in needed)
     for labels in (first, second):
-        if sorted(labels) == sorted(kept):
+        if sorted(labels) == sorted(product_labels):
             return labels
-    if len(kept) == 2:
-        return min((kept, kept[::-1]), key=lambda order: _matmul(first, second, order).transposes)
-    shared = [label for label in kept if label in first and label in second]
-    return (*shared, *(label for label in kept if label not in shared))
+    if len(product_labels) == 2:
+        return min(
+            (product_labels, product_labels[::-1]),
+            key=lambda order: _matmul(first, second, order).transposes,
+        )
+    shared = [label for label in product_labels if label in first and label in second]
+    return (*shared, *(label for label in product_labels if label not in shared))
 
 
 class Matmul(NamedTuple):

@@ -108,8 +108,8 @@ def _together(*operations: Operation) -> Operation:
         letters=("P",),
         kernel=f"rows.{name}",
         columns=f"columns.{name}_columns",
-        unrolled=lambda *given: tuple(
-            operation.unrolled(*given)[0] for operation in operations if operation.unrolled
+        unrolled=lambda *arguments: tuple(
+            operation.unrolled(*arguments)[0] for operation in operations if operation.unrolled
         ),
     )
 

@@ -590,9 +590,9 @@ def test_columns_are_as_rows(operation: Operation, precision: tuple[type, float]
         for column_output, out in zip(turned, outputs, strict=True):
             np.testing.assert_allclose(column_output.T, out, rtol=tolerance)
         for name, out in zip(parts, outputs, strict=False):
-            alone = np.empty_like(out)
-            helper(f"rows.{name}")(given, alone)
-            np.testing.assert_allclose(out, alone, rtol=tolerance)
+            single_output = np.empty_like(out)
+            helper(f"rows.{name}")(given, single_output)
+            np.testing.assert_allclose(out, single_output, rtol=tolerance)
 
 
 def test_maxima_of_rows_with_nan(precision: tuple[type, float]) -> None:

@@ -34,7 +34,8 @@ TILE = 32
 MIN_SYRK_ROWS = 384
 """Fewest rows for which BLAS's syrk is faster than blocks of gemm, also where BLAS has threads."""
 MIN_WEIGHTED_SYRK_ROWS = 24
-"""The same for one thread: threads of ours share weighted samples."""
+"""Fewest rows of weighted Gram matrices for which `syrk` pays with one thread of BLAS, as where
+threads of ours share the samples."""
 WEIGHTED_ROWS = 256
 """Number of weighted samples multiplied at a time: their scaled copy stays in the cache."""
 

@@ -124,8 +124,8 @@ class ParallelKernel:
     def __call__(self, words, parts, length, real, arguments):
         """Call the kernel for each part; return whether one failed. words: see `submit`."""
         kernel, caller = self.prepare(real)
-        given = zip(arguments, self.passed_kinds, strict=True)
-        words_of_arguments = [_word(argument, kind, real) for argument, kind in given]
+        pairs = zip(arguments, self.passed_kinds, strict=True)
+        words_of_arguments = [_word(argument, kind, real) for argument, kind in pairs]
         data = np.array([length, parts, kernel, 0, *words_of_arguments], np.int64)
         failed = False
         for phase in range(self.phases):

@@ -1,12 +1,5 @@
-"""Double precision in JAX, which PyTensor enables once, when it first compiles with JAX."""
+"""Tests in double precision, which JAX has where it is told."""
 
-import jax
-import pytest
+from tests.adapters.double_precision import double_precision
 
-
-@pytest.fixture(autouse=True, scope="package")
-def double_precision():
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
+__all__ = ["double_precision"]
