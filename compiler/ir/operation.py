@@ -7,7 +7,7 @@ is left: inverses, determinants, softmax, equations, ...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pickle import PicklingError
@@ -161,6 +161,8 @@ class Operation(Keyed):
     columns: the kernel for one argument and one output whose only stacked axis is last in memory
     failure: the error when the kernel returns False; "" for a kernel that returns nothing
     reads: "lower" if the kernel reads only the lower triangle of its argument
+    follows_from: operations on the same arguments -> a rule, their point -> the result of this
+        one; where a kernel has several of these operations, the other one computes them all
     unrolled: the outputs entry by entry, for small arguments whose sizes are numbers
     single: entries of arguments with one entry each, their facts -> the entry of each output;
         may return None
@@ -179,6 +181,7 @@ class Operation(Keyed):
     columns: Kernel | None = None
     failure: str = ""
     reads: str = "whole"
+    follows_from: Mapping[Operation, Callable[[Point], Array]] = field(default_factory=dict)
     unrolled: Unrolled | None = None
     single: Single | None = None
     facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = lambda arguments, output: (

@@ -122,6 +122,7 @@ SVDVALS = register(
         numpy=lambda arguments, *_: f"np.linalg.svd({arguments[0]}, compute_uv=False)",
         latex=r"\sigma({0})",
         kernel="singular.singular_values",
+        follows_from={SVD: lambda at: at.results[1]},
         failure=NOT_CONVERGED,
         notation=("svdvals",),
         description="""The singular values of a matrix, descending.
@@ -149,6 +150,7 @@ NUCLEAR = register(
         numpy=lambda arguments, *_: f"np.linalg.norm({arguments[0]}, 'nuc', axis=(-2, -1))",
         latex=r"\left\|{0}\right\|_*",
         kernel="singular.nuclear_norm",
+        follows_from={POLAR: lambda at: sum_over(multiply(at.result, at.arguments[0]))},
         failure=NOT_CONVERGED,
         notation=("normnuc",),
         description="""The nuclear norm of a matrix: the sum of its singular values.

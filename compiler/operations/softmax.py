@@ -4,7 +4,14 @@ import numpy as np
 import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import (
+    Arrays,
+    Operation,
+    Parameters,
+    Point,
+    register,
+    registered,
+)
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.shapes import an_entry
 
@@ -38,6 +45,38 @@ def _logsumexp_differential(at: Point) -> tuple[Array, ...]:
     return (sum_over(multiply(p, at.tangents[0])),)
 
 
+def _together(*names: str) -> Operation:
+    """Make the operation whose outputs are the results of several operations on the same vector. It
+    is for plans alone, which come after differentiation, and is not registered."""
+    name = "_and_".join(names)
+    return Operation(
+        name=name,
+        ranks=(1,),
+        outputs=names,
+        shapes=lambda cores, parameters: tuple(
+            registered(part).shapes(cores, parameters)[0] for part in names
+        ),
+        value=lambda arguments, parameters: tuple(
+            registered(part).value(arguments, parameters)[0] for part in names
+        ),
+        differential=lambda at: at.tangents,
+        numpy=lambda arguments, parameters, output: registered(names[output]).numpy(
+            arguments, parameters, 0
+        ),
+        letters=("P",),
+        kernel=f"rows.{name}",
+        columns=f"columns.{name}_columns",
+        unrolled=lambda *arguments: tuple(
+            operation.unrolled(*arguments)[0]
+            for operation in map(registered, names)
+            if operation.unrolled
+        ),
+    )
+
+
+SOFTMAX_AND_LOGSUMEXP = _together("softmax", "logsumexp")
+SOFTMAX_AND_LOG_SOFTMAX = _together("softmax", "log_softmax")
+
 SOFTMAX = register(
     Operation(
         name="softmax",
@@ -48,6 +87,10 @@ SOFTMAX = register(
         differential=_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
         letters=("P",),
+        follows_from={
+            SOFTMAX_AND_LOGSUMEXP: lambda at: at.results[0],
+            SOFTMAX_AND_LOG_SOFTMAX: lambda at: at.results[0],
+        },
         kernel="rows.softmax",
         columns="columns.softmax_columns",
         unrolled=unrolled.softmax,
@@ -63,6 +106,7 @@ LOG_SOFTMAX = register(
         value=_log_softmax,
         differential=_log_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.log_softmax({arguments[0]}, axis=-1)",
+        follows_from={SOFTMAX_AND_LOG_SOFTMAX: lambda at: at.results[1]},
         kernel="rows.log_softmax",
         columns="columns.log_softmax_columns",
         unrolled=unrolled.log_softmax,
@@ -79,40 +123,9 @@ LOGSUMEXP = register(
         value=lambda arguments, parameters: (scipy.special.logsumexp(arguments[0], axis=-1),),
         differential=_logsumexp_differential,
         numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
+        follows_from={SOFTMAX_AND_LOGSUMEXP: lambda at: at.results[1]},
         kernel="rows.logsumexp",
         columns="columns.logsumexp_columns",
         unrolled=unrolled.logsumexp,
     )
 )
-
-
-def _together(*operations: Operation) -> Operation:
-    """Make the operation whose outputs are the results of several operations on the same vector. It
-    is for plans alone, which come after differentiation, and is not registered."""
-    names = tuple(operation.name for operation in operations)
-    name = "_and_".join(names)
-    return Operation(
-        name=name,
-        ranks=(1,),
-        outputs=names,
-        shapes=lambda cores, parameters: tuple(
-            operation.shapes(cores, parameters)[0] for operation in operations
-        ),
-        value=lambda arguments, parameters: tuple(
-            operation.value(arguments, parameters)[0] for operation in operations
-        ),
-        differential=lambda at: at.tangents,
-        numpy=lambda arguments, parameters, output: operations[output].numpy(
-            arguments, parameters, 0
-        ),
-        letters=("P",),
-        kernel=f"rows.{name}",
-        columns=f"columns.{name}_columns",
-        unrolled=lambda *arguments: tuple(
-            operation.unrolled(*arguments)[0] for operation in operations if operation.unrolled
-        ),
-    )
-
-
-SOFTMAX_AND_LOGSUMEXP = _together(SOFTMAX, LOGSUMEXP)
-SOFTMAX_AND_LOG_SOFTMAX = _together(SOFTMAX, LOG_SOFTMAX)

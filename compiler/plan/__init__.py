@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.sample_parts import parts
 from derivatrix.compiler.plan.sample_sums import sums
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
-from derivatrix.compiler.plan.shared_operations import DECOMPOSITIONS, SOFTMAXES, share_operations
+from derivatrix.compiler.plan.shared_operations import share_operations
 from derivatrix.compiler.plan.simd import simd_blocked
 from derivatrix.compiler.plan.solvers import kernel_names
 from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan, Size, Step
@@ -163,8 +163,8 @@ def _prepared(
 ) -> list[ir.Node]:
     """Rewrite the outputs by the passes that precede the choice of contraction orders. with_loops:
     whether loops over time are rewritten, too."""
-    shared = DECOMPOSITIONS | SOFTMAXES if machine.is_cpu else DECOMPOSITIONS
-    nodes = share_operations([node for _, node in outputs], shared)
+    # on a device, kernels along rows are fused instead
+    nodes = share_operations([node for _, node in outputs], has_joint_kernels=machine.is_cpu)
     if with_loops:
         nodes = with_planned_loops(nodes)
     if machine.is_cpu:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,9 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.ir.operation import kernel_name
+from derivatrix.compiler.ir.operation import OPERATIONS, kernel_name
 from derivatrix.compiler.plan import threaded_plan
-from derivatrix.compiler.plan.shared_operations import DECOMPOSITIONS, SOFTMAXES, share_operations
+from derivatrix.compiler.plan.shared_operations import share_operations
 
 n, m, k = dx.dims("n m k")
 X, W, Y = dx.matrix("X", n, m), dx.matrix("W", m, k), dx.matrix("Y", n, k)
@@ -62,7 +64,7 @@ def test_values_stay_what_they_are(function: dx.Function) -> None:
     for name in {"S", "M"} & values.keys():
         values[name] += values[name].T
     nodes = list(results.values())
-    shared = share_operations(nodes, DECOMPOSITIONS | SOFTMAXES)
+    shared = share_operations(nodes, has_joint_kernels=True)
     assert shared != nodes
     expected = evaluate_all(nodes, values, sizes)
     for actual, array in zip(evaluate_all(shared, values, sizes), expected, strict=True):
@@ -76,7 +78,7 @@ def test_operations_within_arguments_of_shared_operations() -> None:
     nodes = list(results.values())
     sizes, generator = {"n": 4, "m": 3, "k": 5}, np.random.default_rng(0)
     values = {"X": generator.normal(size=(4, 3)), "W": generator.normal(size=(3, 5))}
-    shared = share_operations(nodes, SOFTMAXES)
+    shared = share_operations(nodes, has_joint_kernels=True)
     names = {x.operation.name for x in ir.topological(shared) if isinstance(x, ir.Apply)}
     assert names == {"softmax_and_logsumexp"}
     expected = evaluate_all(nodes, values, sizes)
@@ -87,4 +89,18 @@ def test_operations_within_arguments_of_shared_operations() -> None:
 def test_single_operations_stay() -> None:
     _, results = Derivatives(CASES["svdvals"][0]).kernel("value")
     nodes = list(results.values())
-    assert share_operations(nodes, DECOMPOSITIONS | SOFTMAXES) == nodes
+    assert share_operations(nodes, has_joint_kernels=True) == nodes
+
+
+def test_an_operation_says_what_it_follows_from() -> None:
+    rules = {OPERATIONS["eigh"]: lambda at: 2 * at.results[0]}
+    doubled = replace(OPERATIONS["eigvalsh"], name="doubled", follows_from=rules)
+    vectors = ir.Apply(OPERATIONS["eigh"], ((S.node, ()),), output=1)
+    values = ir.Apply(doubled, ((S.node, ()),))
+    shared = share_operations([vectors, values], has_joint_kernels=False)
+    assert shared == [vectors, (2 * dx.Array(vectors.sibling(0))).node]
+
+
+def test_only_operations_that_are_there_without_joint_kernels() -> None:
+    nodes = [dx.softmax(scores, axis=1).node, dx.logsumexp(scores, axis=1).node]
+    assert share_operations(nodes, has_joint_kernels=False) == nodes
