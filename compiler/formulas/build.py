@@ -332,7 +332,7 @@ def call(node: ir.Apply, arguments: list[Tree], rank: int) -> Tree:
     if node.operation.formula("unicode", node.output) == "{0}":
         return arguments[0]
     symmetric = "symmetric" in facts(node)
-    if node.operation.name == "inv" and rank == 2:
+    if node.operation.is_inverse and rank == 2:
         return algebra.power(arguments[0], -1, symmetric)
     return kinds.Call(
         rank,

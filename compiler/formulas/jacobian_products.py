@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
-from derivatrix.compiler.formulas.solves import EQUATIONS
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import masked
@@ -45,7 +44,7 @@ def _multiply_out(product: Product, others: int) -> list[Product] | None:
         factor = masked(node)
         if isinstance(factor, ir.Einsum | ir.Sum):
             return product.multiplied_out(position, factor)
-        if not isinstance(factor, ir.Apply) or factor.operation.name not in EQUATIONS:
+        if not isinstance(factor, ir.Apply) or factor.operation.matrix_equation is None:
             raise NoMatrixNotation
         if factor.arguments[-1][0] is not units(factor.shape[-2:]):
             return [_solve_for_units(product.without(position), factor, labels)]

@@ -89,7 +89,7 @@ class Notation(Builder):
 
     def defined_instead(self, node: Node) -> Node:
         """Choose the inverted matrix instead of its inverse."""
-        if isinstance(node, ir.Apply) and node.operation.name == "inv" and not node.stack:
+        if isinstance(node, ir.Apply) and node.operation.is_inverse and not node.stack:
             del self.drafts[node]
             return node.arguments[0][0]
         return node

@@ -21,12 +21,12 @@ from derivatrix.compiler.formulas.build import Builder, Item, matrix, without_sp
 from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.jacobian_products import jacobian_products
-from derivatrix.compiler.formulas.kronecker import Form
+from derivatrix.compiler.formulas.kronecker import Form, kronecker
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.solves import solving_matrix
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.formulas.vec_forms import vec_form
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.product import Product
 
@@ -162,14 +162,26 @@ def _tree(builder: Builder, node: ir.Node) -> Tree:
 
 
 def _item(builder: Builder, factor: ir.Factor) -> Item:
-    """Build the tree of a factor; of solutions of an equation for all right-hand sides, the matrix
-    that maps the vec of a right-hand side to that of its solution."""
+    """Build the tree of a factor; of the solutions X of Σ L X R = C for all C, the matrix M with
+    vec X = M vec C, which is the inverse of Σ Rᵀ ⊗ L."""
     node, labels = factor
     if not isinstance(node, ir.Apply) or node.ndim < 3:
         return _tree(builder, node), labels
-    arguments = [_tree(builder, argument) for argument, _ in node.arguments[:-1]]
-    tree = solving_matrix(node.operation.name, arguments, node.shape[-2:])
-    return tree, labels[2:] + labels[:2]
+    assert node.operation.matrix_equation is not None
+    terms = node.operation.matrix_equation(*(Array(matrix) for matrix, _ in node.arguments[:-1]))
+    total = algebra.add([_vec_matrix(builder, *term, node.shape[-2:]) for term in terms])
+    return algebra.power(total, -1), labels[2:] + labels[:2]
+
+
+def _vec_matrix(builder: Builder, left: Array | None, right: Array | None, shape: Shape) -> Tree:
+    """Build the matrix that maps vec X to vec(L X R), Rᵀ ⊗ L, for X of this shape."""
+    if left is None and right is None:
+        return kinds.Identity(sympy.expand(shape[0] * shape[1]))
+    rows, columns = map(kinds.Identity, shape)
+    return kronecker(
+        columns if right is None else algebra.transpose(_tree(builder, right.node)),
+        rows if left is None else _tree(builder, left.node),
+    )
 
 
 def _is_mask(factor: ir.Factor, labels: Sequence[int]) -> bool:

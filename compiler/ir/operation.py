@@ -29,6 +29,7 @@ Parameters = tuple[Hashable, ...]
 Arrays = Sequence[np.ndarray]
 Value = Callable[[Arrays, Parameters], tuple[np.ndarray, ...]]
 Single = Callable[[Sequence["Array"], Sequence[frozenset[str]]], tuple["Array", ...] | None]
+EquationTerms = Sequence[tuple["Array | None", "Array | None"]]
 Kernel = str | Callable[..., bool | None]
 """A helper kernel: "file.function" of the target's support, or a user's own function."""
 
@@ -134,8 +135,12 @@ class Operation(Keyed):
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel
     loop: the loop over time that it runs, instead of a kernel
+    matrix_equation: the equation Σ L X R = C that it solves for X: all arguments but the last, C ->
+        pairs L, R, None for an identity. Without a kernel Schur forms of L and R solve L X + X R
     states: the structure that it asserts of its argument, which it returns unchanged
     is_mask: whether it multiplies its only argument, entry by entry, by constants
+    is_inverse: whether it inverts a square matrix: formulas have the power -1, and kernels solve
+        equations in place of products with it
     is_matrix_function: whether it is f(A) for a function f of a square matrix, so that it
         commutes with A
 
@@ -158,6 +163,8 @@ class Operation(Keyed):
     Kernels
     kernel: the kernel that fills the outputs: "file.function" in `templates/support/cpu`, or a
         Python function of yours that Numba compiles
+    factor_kernel: instead of a kernel, that of `plan.solvers` for a factorised argument: "inverse",
+        "det", "logdet" or "logabsdet"
     columns: the kernel for one argument and one output whose only stacked axis is last in memory
     failure: the error when the kernel returns False; "" for a kernel that returns nothing
     reads: "lower" if the kernel reads only the lower triangle of its argument
@@ -178,6 +185,7 @@ class Operation(Keyed):
     latex: str | tuple[str, ...] = ""
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Kernel | None = None
+    factor_kernel: str = ""
     columns: Kernel | None = None
     failure: str = ""
     reads: str = "whole"
@@ -197,9 +205,11 @@ class Operation(Keyed):
     description: str = ""
     equation: Equation | None = None
     loop: Loop | None = None
+    matrix_equation: Callable[..., EquationTerms] | None = None
     adjoint: Callable[[Point, Sequence[Array]], dict[int, Array]] | None = None
     states: str = ""
     is_mask: bool = False
+    is_inverse: bool = False
     is_matrix_function: bool = False
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
 

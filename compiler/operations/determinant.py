@@ -48,6 +48,7 @@ def _record(name: str, numpy: str, **fields: Any) -> Operation:
             ranks=(2,),
             shapes=lambda cores, parameters: (square(name, cores[0])[:-2],),
             numpy=lambda arguments, parameters, output: numpy.format(arguments[0]),
+            factor_kernel=name,
             **fields,
         )
     )

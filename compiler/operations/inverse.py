@@ -37,7 +37,9 @@ INVERSE = register(
         latex=r"{0}^{{-1}}",
         facts=_facts,
         domain=("invertible",),
+        is_inverse=True,
         is_matrix_function=True,
+        factor_kernel="inverse",
         unrolled=unrolled.inverse,
         single=reciprocal,
     )

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import (
+    Arrays,
+    EquationTerms,
+    Operation,
+    Parameters,
+    Point,
+    register,
+)
 from derivatrix.compiler.operations.shapes import same
 
 
@@ -67,6 +74,11 @@ def _solution_differential(at: Point) -> tuple[Array, ...]:
     return (apply(SOLVE_POLAR, matrix, right_side),)
 
 
+def _equation(matrix: Array) -> EquationTerms:
+    factor = apply(POLAR, matrix)
+    return (matrix @ factor.mT, None), (None, factor.mT @ matrix)
+
+
 SOLVE_POLAR: Operation = register(
     Operation(
         name="solve_polar",
@@ -86,6 +98,7 @@ SOLVE_POLAR: Operation = register(
         ),
         unicode="solvepolar({0}, {1})",
         latex=r"\operatorname{{solvepolar}}({0}, {1})",
+        matrix_equation=_equation,
         kernel="singular.solve_polar",
         failure="the matrix is not of full rank",
         description="""The Y with X Wᵀ Y + Y Wᵀ X = C, where W is the polar factor of X.

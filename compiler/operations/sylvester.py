@@ -78,6 +78,7 @@ SYLVESTER: Operation = register(
         numpy=lambda arguments, *_: f"scipy.linalg.solve_sylvester({', '.join(arguments)})",
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
+        matrix_equation=lambda left, right: ((left, None), (None, right)),
         failure=NOT_REGULAR,
         domain=("spd", "spd", ""),
         rules=(_commuting, _lyapunov),

@@ -21,7 +21,6 @@ MAX_EXACT_FACTORS = 8
 """Most factors for which the best order is found: the search takes 3ⁿ steps."""
 MAX_PERMUTED = 4
 """Most equal factors that are tried in all orders, and symmetric ones in both orientations."""
-INVERSE = "inv"
 
 Numbers = Callable[[sympy.Expr], float]
 """A function from a symbolic size to the number assumed for it."""
@@ -202,7 +201,7 @@ class ContractionOrder:
 
 
 def is_inverse(node: ir.Node) -> bool:
-    return isinstance(node, ir.Apply) and node.operation.name == INVERSE
+    return isinstance(node, ir.Apply) and node.operation.is_inverse
 
 
 def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:

@@ -54,7 +54,7 @@ def _letters(node: ir.Node, is_primal: bool) -> Letters | None:
 
 def _letter(node: ir.Node) -> str:
     match node:
-        case ir.Apply(operation=operation) if operation.name == "inv":
+        case ir.Apply(operation=operation) if operation.is_inverse:
             return f"{_factor_name(node.arguments[0][0]) or 'M'}_inv"
         case ir.Apply(operation=operation, output=output) if output < len(operation.letters):
             letter = operation.letters[output]

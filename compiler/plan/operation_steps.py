@@ -177,9 +177,9 @@ class OperationSteps(Workspace):
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
         """Compute an operation into a place whose axes are in the order that its kernel writes."""
-        name = node.operation.name
+        operation = node.operation
         batch_last = self._samples in node.stack
-        if batch_last and name not in solvers.FACTORED:
+        if batch_last and not operation.factor_kernel:
             self._columns(node, view, accumulate)
             return
         order = first_last(node.ndim) if batch_last else tuple(range(node.ndim))
@@ -190,19 +190,20 @@ class OperationSteps(Workspace):
         target = stack_operand(view.buffer, node.shape, core)
         if batch_last:
             target = Operand(view.buffer, view.buffer.shape)
-        if name == "inv":
+        if operation.is_inverse:
             method, factors = self._inverted(node)
+            kernel = method.kernel(operation.factor_kernel)
             comment = f"invert {short_formula(node.arguments[0][0])}"
-            self._call(comment, method.kernel("inverse"), *factors, target, *method.flags)
-        elif name in solvers.FACTORED:
+            self._call(comment, kernel, *factors, target, *method.flags)
+        elif operation.factor_kernel:
             method, factors = self._factorised(node)
-            self._call(name, method.kernel(name), *factors, target)
-        elif name in solvers.BY_SCHUR_FORMS:
+            self._call(operation.name, method.kernel(operation.factor_kernel), *factors, target)
+        elif operation.matrix_equation is not None and operation.kernel is None:
             self._sylvester(node, target)
-        elif node.operation.equation is not None:
-            self._newton(node, node.operation.equation, target)
-        elif node.operation.loop is not None:
-            self._recurrence(node, node.operation.loop, view.buffer)
+        elif operation.equation is not None:
+            self._newton(node, operation.equation, target)
+        elif operation.loop is not None:
+            self._recurrence(node, operation.loop, view.buffer)
         else:
             self._operation(node, view.buffer)
 

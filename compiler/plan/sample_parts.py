@@ -19,7 +19,6 @@ from derivatrix.compiler.plan.sample_axis import (
     supports_batch_last,
     uses_sample_count,
 )
-from derivatrix.compiler.plan.solvers import FACTORED
 from derivatrix.compiler.plan.steps import BatchLast, Parts, Plan
 
 MIN_SYSTEMS_BATCH_LAST = 16
@@ -71,7 +70,7 @@ def _solves_systems(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
     """Return whether each sample has a system of equations of symbolic size, and all nodes can be
     computed in the batch-last layout."""
     operations = [node for node in nodes if isinstance(node, ir.Apply) and samples in node.stack]
-    factored = [node for node in operations if node.operation.name in FACTORED]
+    factored = [node for node in operations if node.operation.factor_kernel]
     unfactored = [node for node in operations if node not in factored]
     sizes = sympy.Tuple(*(size for node in factored for size in node.arguments[0][0].shape[1:]))
     return (

@@ -39,7 +39,7 @@ class Solver:
         """Return the kernel for a task. Tasks and parameters: "factor" (matrices, pivots);
         "invertible" (factored matrices); "solve_rows" and "solve_columns", or "solve" if the
         samples come last in memory, (factored matrices, right-hand sides, flags), in place;
-        "inverse" and names of operations (factored matrices, out)."""
+        that of an operation (`Operation.factor_kernel`: factored matrices, out)."""
         if self.definite and task == "logabsdet":
             task = "logdet"
         return self.names.format(task)
@@ -56,10 +56,6 @@ TRIANGULAR = {
 }
 LU_BATCH_LAST = replace(LU, names="batch_last.lu_{}_batch_last")
 CHOLESKY_BATCH_LAST = replace(CHOLESKY, names="batch_last.cholesky_{}_batch_last")
-FACTORED = frozenset({"inv", "det", "logdet", "logabsdet"})
-"""Operations that are computed from a factorisation of their argument."""
-BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
-"""Operations that are computed from Schur forms of all arguments but the last."""
 
 
 def choose_solver(known_facts: frozenset[str], batch_last: bool) -> Solver:
