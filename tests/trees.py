@@ -1,6 +1,6 @@
 """A NumPy interpreter of formula trees, so that what is printed for reading can be checked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import reduce
 from itertools import product
@@ -12,6 +12,7 @@ from derivatrix.compiler.formulas import formula, render, render_equation
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.factoring import IDENTITY
+from derivatrix.compiler.formulas.indexing import index_texts
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
@@ -36,9 +37,24 @@ def formula_value(
 ) -> Array:
     """The array that the formula of `node` stands for."""
     root, indices, definitions = formula(node, (), by_index)
+    check_letters(node, by_index)
     reader = Reader(values, sizes, definitions)
     shape = tuple(reader.size(size) for size in node.shape)
     return reader.array(root, indices, shape)
+
+
+def check_letters(node: Node, by_index: bool) -> None:
+    """No sum of a node's formula has a letter of a sum around it or of the left side."""
+
+    def check_sums(tree: Tree, scope: Set[str]) -> None:
+        letters = set(tree.over) if isinstance(tree, kinds.Over) else set()
+        assert not letters & scope, f"{letters & scope} in {tree}"
+        for part in tree.children if tree.counts[kinds.Over] else ():
+            check_sums(part, scope | letters)
+
+    root, indices, definitions = formula(node, (), by_index)
+    for tree, left in [(root, indices), *((part.tree, part.indices) for part in definitions)]:
+        check_sums(tree, index_texts(left))
 
 
 def text_of(node: Node, style: str) -> str:
@@ -48,6 +64,7 @@ def text_of(node: Node, style: str) -> str:
 
 def check_text(node: Node, style: str) -> None:
     """The text of a node has all inputs of its tree, and all kinds of brackets close."""
+    check_letters(node, style == "index")
     text = text_of(node, style)
     for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
         assert text.count(left) == text.count(right), text

@@ -260,11 +260,6 @@ def entry_of(tree: Tree, indices: Indices) -> Tree:
     return indexed(tree, indices)
 
 
-def index_of(letter: str) -> sympy.Symbol:
-    """Make the index of a letter."""
-    return sympy.Symbol(letter, integer=True)
-
-
 def index_texts(indices: Indices) -> frozenset[str]:
     """Write the indices that are not None."""
     return frozenset(str(index) for index in indices if index is not None)

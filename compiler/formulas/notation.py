@@ -32,7 +32,6 @@ from derivatrix.compiler.formulas.indexing import (
     check_reducible,
     contract_product,
     entry_of,
-    index_of,
     index_texts,
     is_merged,
     multiply_items,
@@ -45,8 +44,9 @@ from derivatrix.compiler.formulas.indexing import (
     writes_whole,
 )
 from derivatrix.compiler.formulas.length import length
+from derivatrix.compiler.formulas.rewrite import with_distinct_letters
 from derivatrix.compiler.formulas.sharing import complements, plain_indicators
-from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
+from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit, index_of
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, einsum, labels_of
@@ -75,10 +75,19 @@ class Notation(Builder):
 
     def result(self) -> tuple[Tree, Indices]:
         tree, indices = super().result()
+        self.used_names |= index_texts(indices)
+        for definition in self.definitions:
+            self.used_names |= definition.names | index_texts(definition.indices)
         self.definitions = [
-            replace(definition, tree=by_entries(definition.tree)) for definition in self.definitions
+            replace(definition, tree=self._finished(definition.tree, definition.indices))
+            for definition in self.definitions
         ]
-        return by_entries(tree), indices
+        return self._finished(tree, indices), indices
+
+    def _finished(self, tree: Tree, indices: Indices) -> Tree:
+        """Write small arrays by their entries, and nested sums with different letters."""
+        # Sums are joined when they are multiplied, so which ones are nested is known only now.
+        return with_distinct_letters(by_entries(tree), index_texts(indices), self.new_letter)
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
         return {**plain_indicators(trees), **complements(trees)}

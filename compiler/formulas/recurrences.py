@@ -9,8 +9,8 @@ import sympy
 
 from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.definitions import Definition
-from derivatrix.compiler.formulas.indexing import index_of, index_texts
-from derivatrix.compiler.formulas.tree import Indices, Running, Tree
+from derivatrix.compiler.formulas.indexing import index_texts
+from derivatrix.compiler.formulas.tree import Indices, Running, Tree, index_of
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.substitute import substitute
 

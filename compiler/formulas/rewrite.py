@@ -1,20 +1,29 @@
-"""Replacing parts of trees, and counting them."""
+"""Replacing parts and letters of trees, and counting parts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import fields, replace
 
-from derivatrix.compiler.formulas.tree import Tree
+import sympy
+
+from derivatrix.compiler.formulas.tree import Over, Tree, index_of
+from derivatrix.compiler.ir.dimensions import BATCH
+
+Letters = Mapping[sympy.Basic, sympy.Symbol]
+NO_LETTERS: Letters = {}
 
 
-def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Rebuild a tree with every child changed; return the tree itself if no child changes."""
+def mapped(tree: Tree, change: Callable[[Tree], Tree], letters: Letters = NO_LETTERS) -> Tree:
+    """Rebuild a tree with every child changed, and its indices written in other letters; return the
+    tree itself if nothing changes."""
 
     def new(value: object) -> object:
         if isinstance(value, Tree):
             return change(value)
+        if letters and isinstance(value, sympy.Expr):
+            return value.xreplace(letters)
         return tuple(map(new, value)) if isinstance(value, tuple) else value
 
     values = {part.name: getattr(tree, part.name) for part in fields(tree)}
@@ -33,6 +42,31 @@ def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
         return replacements[part]
 
     return replacement(tree)
+
+
+def with_distinct_letters(
+    tree: Tree,
+    scope: Set[str],
+    new_letter: Callable[[Set[str], bool], str],
+    letters: Letters = NO_LETTERS,
+) -> Tree:
+    """Rename the letters of sums that a sum around them has, too, or that are in `scope`.
+
+    new_letter: chooses one that is not in a set, for a sum over samples or another one. letters:
+    the new letters of the sums around `tree`, by the former ones."""
+    if not letters and not tree.counts[Over]:
+        return tree
+    if not isinstance(tree, Over):
+        return mapped(
+            tree, lambda part: with_distinct_letters(part, scope, new_letter, letters), letters
+        )
+    used, over = scope | {*tree.over}, []
+    for letter, size in zip(tree.over, tree.sizes, strict=True):
+        over.append(new_letter(used, size == BATCH) if letter in scope else letter)
+        used |= {over[-1]}
+    indices = dict(zip(map(index_of, tree.over), map(index_of, over), strict=True))
+    body = with_distinct_letters(tree.body, used, new_letter, {**letters, **indices})
+    return Over(tuple(over), body, tree.sizes)
 
 
 def occurrences(trees: Iterable[Tree]) -> Counter[Tree]:

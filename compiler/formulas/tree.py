@@ -227,6 +227,10 @@ class Unit(Vector):
     size: Dimension
     position: Dimension
 
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return _names(self.position)
+
 
 @kind
 class Mask(Matrix):
@@ -664,6 +668,11 @@ class Arranged(Ranked):
 class Running(sympy.Symbol):
     """An index of the equations of a loop over time, the time or that of a stacked axis. Parts of a
     step that depend on it may be defined, unlike those with free indices."""
+
+
+def index_of(letter: str) -> sympy.Symbol:
+    """Make the index of a letter."""
+    return sympy.Symbol(letter, integer=True)
 
 
 def _names(index: sympy.Expr) -> frozenset[str]:

@@ -12,7 +12,7 @@ from derivatrix.compiler import cli
 from derivatrix.compiler.differentiate import derivation as steps
 from derivatrix.compiler.differentiate.derivation import align_trace, derivation, lines
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.tree import Number, Tree
+from derivatrix.compiler.formulas.tree import Indices, Number, Tree
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.arrays import Array, scale
@@ -84,7 +84,7 @@ def test_what_does_not_move() -> None:
     ]
 
 
-def shown(function: Function, leaf: Leaf) -> Iterator[tuple[str, Tree, Notation]]:
+def shown(function: Function, leaf: Leaf) -> Iterator[tuple[str, Tree, Indices, Notation]]:
     """The lines as printed."""
     root = simplify([function.expression])[0]
     previous: Tree = Number(sympy.S.Zero)
@@ -92,9 +92,9 @@ def shown(function: Function, leaf: Leaf) -> Iterator[tuple[str, Tree, Notation]
         used = {part.name for part in leaves([line.node])}
         moving = {name: part for name, part in line.primals.items() if name in used}
         builder = Notation(line.node, differentials=moving)
-        tree, _ = builder.result()
+        tree, indices = builder.result()
         previous = align_trace(tree, previous)
-        yield line.reason, previous, builder
+        yield line.reason, previous, indices, builder
 
 
 def printed(function: Function, leaf: Leaf) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -104,8 +104,7 @@ def printed(function: Function, leaf: Leaf) -> Iterator[tuple[str, np.ndarray, n
     moved = along(leaf, np.asarray(generator.normal(size=values[leaf.name].shape)))
     direction: Mapping[str, np.ndarray] = {leaf.name: moved}
     expected: np.ndarray | None = None
-    for reason, tree, builder in shown(function, leaf):
-        _, indices = builder.result()
+    for reason, tree, indices, builder in shown(function, leaf):
         reader = Reader(values, SIZES, builder.definitions, direction)
         shape = tuple(reader.size(size) for size in builder.root.shape)
         value = np.broadcast_to(reader.array(tree, indices, shape), shape)

@@ -306,6 +306,10 @@ def test_jacobian_by_index():
         (pulled, "Z[i,j] = Σ_b ȳ[b,i] x[b,j]"),
         (elementwise(sympy.exp(slot(0)), X) * s, "Z[i,j] = s exp(X[i,j])"),
         (quadratic * quadratic, "Z = (Σ_{i,j} x[i] B[i,j] y[j])²"),
+        (
+            elementwise(sympy.exp(slot(0)), X @ y) @ (X @ x),
+            "Z = Σ_{i,j} exp(Σ_k X[i,k] y[k]) X[i,j] x[j]",
+        ),
     ],
 )
 def test_index_texts(array, text):
