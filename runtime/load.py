@@ -21,7 +21,10 @@ from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.support import SHORT, assigned, is_cached, package_for, read_file
 
 REQUIRED = ("INPUTS", "OUTPUT", "FUNCTIONS", "FORMULAS", "DECLARATION", "DIGEST")
-"""Names that every generated module defines at its top level."""
+"""Names that every generated module has."""
+ASSIGNED = ("SUPPORT", "DIGEST", "generated")
+"""Names that the text of a generated module assigns. Those of early versions, without a support,
+assign all of `REQUIRED`."""
 _loading = threading.RLock()
 
 
@@ -236,7 +239,9 @@ def _load_error(name: str, error: Exception) -> LoadError:
 
 
 def _missing_names(names: Container[str]) -> list[str]:
-    return [name for name in REQUIRED if name not in names]
+    """List the names that show that derivatrix generated a module, and that it lacks."""
+    required = ASSIGNED if "SUPPORT" in names else REQUIRED
+    return [name for name in required if name not in names]
 
 
 def _require_names(module: str, names: Container[str]) -> None:

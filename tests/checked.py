@@ -17,7 +17,7 @@ import sympy
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import _operator, interface, kernel_plan, operator_plan
 from derivatrix.compiler.emit.cpu.module import emit
-from derivatrix.compiler.emit.cpu.public_functions import parallel_arguments
+from derivatrix.compiler.emit.cpu.public_functions import kernel_properties
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.frontends.function import Function
@@ -45,7 +45,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    module = guarded(load(written(task, module_text(function, plans))))
+    module = guarded(load(written(task, *module_texts(function, plans))))
     every = [called for plan in plans for called in calls(module, plan)]
     kernels = {(getattr(module, kernel.plan.name), kernel.shared): kernel for kernel in every}
     check = Check(module, task)
@@ -58,10 +58,10 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     return vars(check.found)
 
 
-def written(task: Task, text: str) -> Path:
-    """The file of a task's module, of this text; its support, compiled once, is that of all tasks
+def written(task: Task, text: str, data: str) -> Path:
+    """The file of a task's module, of these texts; its support, compiled once, is that of all tasks
     of the process in which nothing is planted."""
-    texts = texts_of("checked", text)
+    texts = texts_of("checked", text, data)
     folder = Path(task.place).parent
     if task.planted:
         for old, new in task.planted:
@@ -71,7 +71,7 @@ def written(task: Task, text: str) -> Path:
     shared = Path(os.environ["NUMBA_CACHE_DIR"]) / "checked"
     if not shared.exists():
         write_files(shared, texts)
-    return write_files(shared / file_digest(text.encode()), own) / MODULE
+    return write_files(shared / file_digest((text + data).encode()), own) / MODULE
 
 
 def task_of(request: Mapping[str, Any]) -> Task:
@@ -96,10 +96,11 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    own = module_text(function, plans).replace("from ._support", f"from {support.__name__}")
+    text, _ = module_texts(function, plans)
+    own = text.replace("from ._support", f"from {support.__name__}")
     kernels = [called_plan.name for plan in plans for called_plan in (plan, *plan.inner)]
     waiting = [("", name) for name in kernels]
-    if any(map(parallel_arguments, plans)):  # what functions are given that threads share
+    if any("partition" in kernel_properties(plan) for plan in plans):
         waiting.append((parallel.__name__, "SHARING_NAMES"))
         assert hasattr(parallel, "SHARING_NAMES")
     result: set[tuple[str, str]] = set()
@@ -130,8 +131,9 @@ def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
             yield plan
 
 
-def module_text(function: Function, plans: Sequence[Plan]) -> str:
-    """A module of these kernels. Formulas, which it has none of, would take most of the time."""
+def module_texts(function: Function, plans: Sequence[Plan]) -> tuple[str, str]:
+    """A module of these kernels, and its data. Formulas, which it has none of, would take most of
+    the time."""
     kinds = {f"{kind}_kernel": kind for kind in function.kinds}
     functions = [
         FunctionDescription(kinds[plan.name], (), plan, tuple((n, n) for n, _ in plan.outputs))
@@ -141,8 +143,7 @@ def module_text(function: Function, plans: Sequence[Plan]) -> str:
     operator = _operator(function.derivatives) if len(functions) < len(plans) else None
     facts = {**dict.fromkeys(REQUIRED, ()), **interface(function), "TARGET": "cpu"}
     description = ModuleDescription(function.name, "", facts, functions, operator)
-    text, _ = emit(description)
-    return text
+    return emit(description)[:2]
 
 
 def sizes_of(function: Function, task: Task) -> Iterator[dict[str, int]]:

@@ -66,10 +66,9 @@ def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: i
     return pool
 
 
-def texts_of(name: str, text: str, formulas: str = "FORMULAS = {}\n") -> dict[str, str]:
-    """The files of a generated module of this text, with its support, and with no formulas if these
-    are not given."""
-    own = {f"_formulas/{name}.py": formulas, f"{name}.py": text}
+def texts_of(name: str, text: str, data: str) -> dict[str, str]:
+    """The files of a generated module of these texts, with its support."""
+    own = {f"_formulas/{name}.py": data, f"{name}.py": text}
     return support_texts(all_files()) | own
 
 
@@ -82,9 +81,9 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
     return folder
 
 
-def loaded(folder: Path, name: str, *texts: str) -> ModuleType:
-    """A generated module of these texts (see `texts_of`), from a folder."""
-    return load(write_files(folder, texts_of(name, *texts)) / f"{name}.py")
+def loaded(folder: Path, name: str, text: str, data: str) -> ModuleType:
+    """A generated module of these texts, from a folder."""
+    return load(write_files(folder, texts_of(name, text, data)) / f"{name}.py")
 
 
 def warmed(folder: Path, function: Function) -> Any:

@@ -14,6 +14,7 @@ import scipy.special
 import sympy
 
 from derivatrix.compiler.driver.pipeline import kernel_plan
+from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
 from derivatrix.compiler.emit.cpu.rows import rows_text
 from derivatrix.compiler.emit.structured_arguments import NEAREST
@@ -103,6 +104,7 @@ def plain_kernel(
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["note"] = lambda: calls.append(plan.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
+    scope.update((name, helper(f"sums.{name}")) for name in ("add_multiple", *FUNCTIONS.values()))
     scope["copy_entries"] = lambda source, target: np.copyto(target, source)
     scope["copy_permuted"] = lambda source, out, *axes: np.copyto(out, source.transpose(axes))
     scope["border"] = border.py_func
@@ -114,8 +116,9 @@ def plain_kernel(
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in plan.kernels)
     scope.update((kernel_name(path), function(name)) for name, path in cpu.SCALARS.items())
     scope.update((variant.name, plain_kernel(variant, calls)) for variant in plan.variants)
-    exec(f"def kernel({text.parameters}):\n{body}", scope)
-    return partial(scope["kernel"])
+    heading = text.heading[[line.startswith("def ") for line in text.heading].index(True) :]
+    exec("\n".join([*heading, body]), scope)
+    return partial(scope[text.name])
 
 
 def steps_of(function: Function, kind: str) -> list[Step]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +19,10 @@ from derivatrix.compiler.driver.ownership import (
 from derivatrix.compiler.driver.pipeline import Generated
 from derivatrix.compiler.driver.support_package import support_texts
 from derivatrix.compiler.driver.worker_serialization import Work
-from derivatrix.compiler.emit.imports import support_digest, support_files
+from derivatrix.compiler.emit.imports import support_digest
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.runtime.errors import BuildError
-from derivatrix.runtime.support import FOLDER, assigned
+from derivatrix.runtime.support import assigned
 
 _TYPED_TEXT = "Written by derivatrix: the modules of this package have types.\n"
 _TEXT = '''{mark}: {summary}. Do not edit; build again instead.
@@ -157,22 +156,13 @@ def _read_module(directory: Path, name: str) -> Generated:
 
     try:
         text, types = read(f"{name}.py"), read(f"{name}.pyi")
-        formulas = read(f"_formulas/{name}.py")
+        data = read(f"_formulas/{name}.py")
     except (OSError, UnicodeDecodeError) as error:
         raise BuildError(
-            f"{directory}: {name}.py, its types or its formulas, which come from another function "
+            f"{directory}: {name}.py, its types or its data, which come from another function "
             f"file, cannot be read ({error}); build that file again, or remove {name}.py"
         ) from error
-    digest = str(assigned(text.encode()).get("DIGEST", ""))
-    module = Generated(name, text, digest, (), formulas, types)
-    return replace(module, support=_imported_support(text)) if is_current(module) else module
-
-
-def _imported_support(text: str) -> tuple[str, ...]:
-    """List the files of the support that a module needs."""
-    statements = ast.parse(text.encode()).body
-    imports = [node for node in statements if isinstance(node, ast.ImportFrom) and node.level == 1]
-    origins = [node.module for node in imports if node.module]
-    return support_files(
-        origin.removeprefix(f"{FOLDER}.") for origin in origins if origin.startswith(f"{FOLDER}.")
-    )
+    facts = assigned(data.encode())
+    support = tuple(facts.get("support") or ())
+    module = Generated(name, text, str(facts.get("DIGEST", "")), support, data, types)
+    return module if is_current(module) else replace(module, support=())

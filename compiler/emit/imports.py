@@ -15,11 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from derivatrix.compiler.emit.texts import wrapped
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.templates import support
 
 SUPPORT = support.__name__
+MAX_LINE_LENGTH = 100
 
 
 @dataclass
@@ -118,9 +120,11 @@ class Imports:
         )
         return sorted(lines, key=lambda line: line.split()[1].split(".")[0] in ("numba", "numpy"))
 
-    def support_lines(self) -> list[str]:
-        """Write the import statements for the support."""
-        return _from_lines((f"._support.{file}", name) for name, file in self.support.items())
+    def support_lines(self, level: int = 1) -> list[str]:
+        """Write the import statements for the support, in a file so many folders below `_support`'s
+        own."""
+        package = f"{'.' * level}_support"
+        return _from_lines((f"{package}.{file}", name) for name, file in self.support.items())
 
 
 def _from_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -128,7 +132,14 @@ def _from_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     grouped: dict[str, list[str]] = {}
     for origin, name in sorted(pairs):
         grouped.setdefault(origin, []).append(name)
-    return [f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()]
+    lines = []
+    for origin, names in grouped.items():
+        line = f"from {origin} import {', '.join(names)}"
+        if len(line) > MAX_LINE_LENGTH:
+            inner = wrapped(", ".join(names), MAX_LINE_LENGTH - 4)
+            line = "\n".join([f"from {origin} import (", *(f"    {part}" for part in inner), ")"])
+        lines.append(line)
+    return lines
 
 
 def support_files(files: Iterable[str]) -> tuple[str, ...]:

@@ -8,23 +8,35 @@ from collections.abc import Iterable, Iterator, Mapping
 import sympy
 
 from derivatrix.compiler.emit.description import FunctionDescription, Result
+from derivatrix.compiler.emit.texts import wrapped
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Plan
 
 
-def signature(plan: Plan) -> list[str]:
-    """Write the arguments of `generated.kernel` for a plan: its arrays with their lengths, sizes
-    that are no axis's length, and local names that differ from the public ones."""
+def signature(plan: Plan) -> dict[str, object]:
+    """Write the signature of a plan: its arrays with their lengths, sizes that are no axis's
+    length, and local names that differ from the public ones; see `_Signature` of the support."""
     local = local_sizes(plan)
     inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
     outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
-    arguments = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
-    if sizes := tuple(_read_sizes(plan)):
-        arguments.append(f"sizes={sizes!r}")
     names = {a.local: a.name for a in plan.arguments if a.local != a.name}
     names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
-    return [*arguments, f"names={names!r}"] if names else arguments
+    fields = {
+        "signature": f"{', '.join(inputs)} -> {', '.join(outputs)}",
+        "sizes": tuple(_read_sizes(plan)),
+        "names": names,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def signature_arguments(plan: Plan) -> list[str]:
+    """Write a signature as arguments of a call."""
+    arrays, *options = signature(plan).items()
+    lines = wrapped(str(arrays[1]), 76)
+    texts = [json.dumps(f"{line} ", ensure_ascii=False) for line in lines[:-1]]
+    first = "\n        ".join([*texts, json.dumps(lines[-1], ensure_ascii=False)])
+    return [first, *(f"{name}={value!r}" for name, value in options)]
 
 
 def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
@@ -53,18 +65,18 @@ def _read_sizes(plan: Plan) -> Iterator[str]:
             yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: length}))}"
 
 
-def returns_text(function: FunctionDescription) -> str:
-    """Write named tuples of the names of arrays, as 'Vjp(A="out_A", b="out_b")'."""
+def returned(function: FunctionDescription) -> object:
+    """Describe the return value of a function: the name of an array, or the name of a named tuple
+    and what its fields return, as ("Vjp", {"A": "out_A", "b": "out_b"})."""
     buffers = {name: buffer.name for name, buffer in function.plan.outputs}
-    return _returns(function.result, title(function.name), buffers)
+    return _returned(function.result, title(function.name), buffers)
 
 
-def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
+def _returned(result: Result, path: str, buffers: Mapping[str, str]) -> object:
     if isinstance(result, str):
-        return json.dumps(buffers.get(result, result), ensure_ascii=False)
+        return buffers.get(result, result)
     inner = inner_title(path)
-    parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
-    return f"{path}({', '.join(parts)})"
+    return path, {name: _returned(part, inner, buffers) for name, part in result}
 
 
 def title(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Common parts of all generated modules: templates, formulas, reserved names."""
+"""Common parts of all generated modules: templates, data files, reserved names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import jinja2
@@ -16,7 +16,7 @@ from derivatrix.compiler.plan.visit import all_names
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.version import VERSION
 
-HEADING = ("SUPPORT", "FORMULAS", "built_with", "generated")
+HEADING = ("SUPPORT", "DIGEST", "built_with", "generated")
 """The names that the heading of every module defines or imports."""
 
 
@@ -49,7 +49,7 @@ def rendered(
             packages=imports.package_lines(),
             support_digest=support_digest(),
             support=imports.support_lines(),
-            facts=[(name, literal(value)) for name, value in module.facts.items()],
+            digest=literal(module.facts["DIGEST"]),
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
             definitions=imports.texts.values(),
             owner=module.name,
@@ -62,7 +62,7 @@ def check_names(
     module: ModuleDescription, imports: Imports, plans: Iterable[Plan], names: Iterable[str]
 ) -> None:
     """Raise DeclarationError if an array, scalar or size of a kernel has a name that the module
-    itself needs. names: the module's kernels and named tuples."""
+    itself needs. names: the module's kernels."""
     aliases = {alias for _, _, alias in imports.packages}
     module_names = {*HEADING, *aliases, *imports.names, *names}
     for plan in plans:
@@ -78,7 +78,24 @@ def check_names(
             )
 
 
-def formulas_text(name: str, formulas: Mapping[str, object]) -> str:
-    """Render the file with a module's formulas."""
-    template = environment().get_template("formulas.py.jinja")
-    return template.render(version=VERSION, name=name, formulas=literal(formulas))
+def data_text(
+    module: ModuleDescription,
+    support: Sequence[str],
+    facts: Mapping[str, object],
+    imports: Imports,
+    **parts: object,
+) -> str:
+    """Render the data file of a module: its public constants, in capitals, and for its support
+    `facts` and the files that are needed. imports: those of `parts`, the functions in the file."""
+    constants = {**module.facts, "FORMULAS": module.formulas, **facts, "support": tuple(support)}
+    return (
+        environment()
+        .get_template("data.py.jinja")
+        .render(
+            version=VERSION,
+            name=module.name,
+            imports=[*imports.package_lines(), *imports.support_lines(level=2)],
+            constants=[(name, literal(value)) for name, value in constants.items()],
+            **parts,
+        )
+    )

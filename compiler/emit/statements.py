@@ -9,6 +9,7 @@ import sympy
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.pycode import PythonCodePrinter
 
+from derivatrix.compiler.emit.texts import wrapped
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.infix import Infix
 from derivatrix.compiler.plan.steps import (
@@ -19,11 +20,14 @@ from derivatrix.compiler.plan.steps import (
     Loop,
     Plan,
     Require,
+    Scalar,
     Start,
     Statement,
     Store,
 )
 
+MAX_VALUE_LENGTH = 80
+"""Most characters of an assignment on one line; the loops around it indent it by up to 20."""
 LARGEST_INTEGER = 2**63 - 1
 """The largest literal that compilers take for an integer."""
 
@@ -109,13 +113,13 @@ class Statements(Printer):
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
             case Let(name, value):
-                return [f"{name} = {self.text(value)}"]
+                return self._assigned(f"{name} =", value)
             case Start(name):
                 return [f"{name} = {self.named('real')}(0)"]
             case Accumulate(name, value):
-                return [f"{name} += {self.text(value)}"]
+                return self._assigned(f"{name} +=", value)
             case Store():
-                return [self.stored(statement)]
+                return self.stored(statement)
             case Clear(target):
                 inner = ", ".join(map(self.index, target.indices))
                 every = "..." if target.buffer.shape else self.nothing
@@ -137,10 +141,17 @@ class Statements(Printer):
                 lines = [f"    {line}" for line in self.raised(failure)]
                 return [f"if not ({self.text(condition)}):", *lines]
 
-    def stored(self, store: Store) -> str:
+    def stored(self, store: Store) -> list[str]:
         """Print a store."""
         sign = "+=" if store.accumulate else "="
-        return f"{self.load(store.target)} {sign} {self.text(store.value)}"
+        return self._assigned(f"{self.load(store.target)} {sign}", store.value)
+
+    def _assigned(self, left: str, value: Scalar) -> list[str]:
+        """Print an assignment."""
+        lines = wrapped(self.text(value), MAX_VALUE_LENGTH - len(left))
+        if len(lines) == 1:
+            return [f"{left} {lines[0]}"]
+        return [f"{left} (", *(f"    {line}" for line in lines), ")"]
 
     def indented(self, body: Iterable[Statement]) -> list[str]:
         """Print the statements within another one."""

@@ -20,9 +20,9 @@ class Target:
     place: words for the docstring of a module, as " for CUDA devices".
     conventions: sentences for that docstring on the kernels.
     plan: plans a kernel, from its name, arguments and outputs.
-    emit: writes the text of a module, and lists the files of the support that it needs, as
-    "cpu/blas.py"; raises DeclarationError for an input with a name that the module itself needs,
-    UnsupportedError for a node without a kernel.
+    emit: writes the text of a module and its data file, and lists the files of the support that
+    they need, as "cpu/blas.py"; raises DeclarationError for an input with a name that the module
+    itself needs, UnsupportedError for a node without a kernel.
     operators: whether modules have functions that return operators.
     kernel_functions: whether each kernel is a public function for arrays of NumPy.
     kernel_table: whether modules have all kernels in the tables KERNELS and SIGNATURES.
@@ -33,7 +33,7 @@ class Target:
     place: str
     conventions: tuple[str, ...]
     plan: Callable[[str, Sequence[Leaf], Outputs], Plan]
-    emit: Callable[[ModuleDescription], tuple[str, tuple[str, ...]]]
+    emit: Callable[[ModuleDescription], tuple[str, str, tuple[str, ...]]]
     operators: bool = False
     kernel_functions: bool = False
     kernel_table: bool = False

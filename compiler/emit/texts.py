@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 MAX_LITERAL_LENGTH = 110
 """Most characters of a literal, with its indentation, on one line."""
 
@@ -27,6 +29,19 @@ def literal(value: object, indent: int = 0) -> str:
         entries = [f"{space}{literal(entry, indent + 4)},\n" for entry in value]
     empty = repr(type(value)())
     return f"{empty[0]}\n{''.join(entries)}{' ' * indent}{empty[1]}"
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Break a text at spaces into lines, all but the first one with an indentation."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def assignment(names: list[str], value: str) -> str:
+    """Write an assignment of the parts of a value to names."""
+    line = f"{', '.join(names)}{',' if len(names) == 1 else ''} = {value}"
+    return line if len(line) <= 100 else f"{line.removesuffix(value)}(\n    {value}\n)"
 
 
 def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) -> list[str]:

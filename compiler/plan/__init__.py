@@ -210,7 +210,7 @@ def _single(
         for (output, _), node in zip(part.first_terms, terms, strict=True):
             view = View(buffers[output], tuple(range(node.ndim)))
             scheduler.output(node, view, node not in nodes)
-        steps.append(Only("first", tuple(machine.fuse(scheduler.steps))))
+        steps.append(Only("first", tuple(scheduler.steps)))
     loops = frame.plan(name, steps, scheduler.constants)
     shorter = straight is not None and statement_count(straight) <= statement_count(loops)
     return straight if straight is not None and shorter else loops

@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Whole,
 )
-from derivatrix.compiler.plan.visit import names_read, rebuilt
+from derivatrix.compiler.plan.visit import names_read, rebuilt, walk
 
 CALLS = {1: "sum_entries", 2: "inner_product"}
 """Number of arrays -> the function that adds up the products of their entries."""
@@ -49,8 +49,28 @@ def _steps(steps: Sequence[Step], read_counts: Counter[str]) -> tuple[Step, ...]
             body = _shortened([*previous.body, *_with_calls(step.body)], read_counts)
             new_steps[-1] = replace(step, comment=f"{previous.comment}; {step.comment}", body=body)
         else:
-            new_steps.append(replace(step, body=_shortened(_with_calls(step.body), read_counts)))
+            step = replace(step, body=_shortened(_with_calls(step.body), read_counts))
+            total = _total(previous, step)
+            new_steps[len(new_steps) - bool(total) :] = [total or step]
     return tuple(new_steps)
+
+
+def _total(first: Step | None, second: LoopNest) -> LoopNest | None:
+    """Join `first`, which sets a number, and `second`, which adds to it, to one statement; None for
+    other steps."""
+    match (first, second):
+        case (
+            LoopNest(body=(Store(target, start, accumulate),)),
+            LoopNest(body=(Store(other, term, accumulate=True),)),
+        ) if target == other and not target.indices and target not in walk(term):
+            terms = (
+                start.operands
+                if isinstance(start, Operate) and start.operator == "add"
+                else (start,)
+            )
+            store = Store(target, Operate("add", (*terms, term)), accumulate)
+            return LoopNest(f"{first.comment}; {second.comment}", (store,))
+    return None
 
 
 def _with_calls(body: Sequence[Statement]) -> list[Statement]:

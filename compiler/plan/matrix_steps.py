@@ -148,7 +148,7 @@ class MatrixSteps(Workspace):
                 stack_operand(view.buffer, product.shape, 1),
                 stack_operand(spread_view.buffer, spread_view.buffer.shape, 2),
             )
-            self._call("whole matrices of triangles", "blas.spread_triangles", *operands)
+            self._call("spread_triangles", "blas.spread_triangles", *operands)
             view = spread_view
         axes = tuple(places[axis] for axis in range(node.ndim))
         self._views[node] = View(view.buffer, axes, packed=tuple(packed_pairs))

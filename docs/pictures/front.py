@@ -39,7 +39,7 @@ def formulas(function: dx.Function) -> list[str]:
 def vjp_kernel(function: dx.Function) -> str:
     """The kernel of the VJP in the generated module, with its decorator."""
     text = Path(str(dx.compile(function).__file__)).read_text("utf-8")
-    blocks = text.split("\n\n\n")
+    blocks = text.split("\n\n")
     return next(block for block in blocks if "def vjp_kernel" in block).strip()
 
 

@@ -1,4 +1,4 @@
-"""Sums over all entries of an array, or of a product of two, as calls."""
+"""Sums over all entries of an array, or of a product of two, and multiples of arrays, as calls."""
 
 from __future__ import annotations
 
@@ -25,12 +25,24 @@ CALLS = {
         A * dx.sum(A * B),
         [
             "a0 = inner_product(A, B)",
-            *("for i in range(n):", "    for j in range(m):"),
-            "        out[i, j] = A[i, j] * a0",
+            "set_multiple(a0, A, out)  # out = a0 A",
+        ],
+    ),
+}
+CALLS |= {
+    "a multiple": (3 * A, ["set_multiple(real(3), A, out)  # out = real(3) A"]),
+    "a difference": (
+        3 * A - dx.sum(x) * B,
+        [
+            "a0 = sum_entries(x)",
+            "set_combination(real(3), A, -a0, B, out)  # out = real(3) A - a0 B",
         ],
     ),
 }
 LOOPS = {
+    "a row times a number each": A * dx.sum(B, 1)[:, None],
+    "entries of the transpose": 2 * A.T,
+    "three multiples": 2 * A + 3 * B + 4 * dx.tanh(A),
     "transposed": dx.trace(A @ C),
     "of three": dx.sum(A * A * B),
     "of functions": dx.sum(dx.tanh(A) * B),

@@ -193,9 +193,9 @@ def load(
 ) -> ModuleType:
     """The module with these functions, written and imported."""
     facts = {"REQUIREMENTS": requirements, "FUNCTIONS": (), "TARGET": "cpu"}
-    facts |= {"INPUTS": (), "OUTPUT": {"shape": (), "batched": False}}
-    text, _ = emit(ModuleDescription(name, "A test.", facts, functions))
-    path = write_files(folder, texts_of(name, text)) / f"{name}.py"
+    facts |= {"INPUTS": (), "OUTPUT": {"shape": (), "batched": False}, "DIGEST": ""}
+    text, data, _ = emit(ModuleDescription(name, "A test.", facts, functions))
+    path = write_files(folder, texts_of(name, text, data)) / f"{name}.py"
     package = package_for(path.resolve(), support_digest())
     specification = importlib.util.spec_from_file_location(f"{package}.{name}", path)
     assert specification is not None and specification.loader is not None
@@ -477,7 +477,7 @@ def test_inputs_may_have_any_name(tmp_path: Path) -> None:
 def test_names_the_module_needs_are_refused() -> None:
     leaf = ir.Leaf("value_kernel", (n,))
     with pytest.raises(DeclarationError, match="value_kernel"):
-        emit(ModuleDescription("f", "", {}, [described("value", [leaf], leaf)]))
+        emit(ModuleDescription("f", "", {"DIGEST": ""}, [described("value", [leaf], leaf)]))
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,8 @@ def spoilt(module, tmp_path, old, new):
     with open(module.__file__, encoding="utf-8") as file:
         text = file.read()
     assert text.count(old) == 1
-    formulas = Path(module.__file__).parent / "_formulas" / "square.py"
-    return loaded(tmp_path, "square", text.replace(old, new), formulas.read_text(encoding="utf-8"))
+    data = Path(module.__file__).parent / "_formulas" / "square.py"
+    return loaded(tmp_path, "square", text.replace(old, new), data.read_text(encoding="utf-8"))
 
 
 GEMM = "    gemm(1.0, X, True, cotangent, False, 0.0, out)  # out = Xᵀ cotangent\n"

@@ -987,10 +987,10 @@ def test_kernels_wrong_in_float32_alone_fail(tmp_path, kind, fault):
     """Also a kernel that is called in float64 alone as long as its lines are those of another."""
     square = compiled_square()
     text = Path(square.__file__).read_text(encoding="utf-8")
-    (end,) = re.findall(rf"def {kind}_kernel.*?\n(?=\n\n)", text, re.DOTALL)
-    formulas = Path(square.__file__).parent / "_formulas" / "square.py"
+    (end,) = re.findall(rf"def {kind}_kernel.*?\n(?=\n)", text, re.DOTALL)
+    data = Path(square.__file__).parent / "_formulas" / "square.py"
     wrong = text.replace(end, end + SINGLE_FAULTS[fault])
-    module = loaded(tmp_path, "square", wrong, formulas.read_text(encoding="utf-8"))
+    module = loaded(tmp_path, "square", wrong, data.read_text(encoding="utf-8"))
     assert ("float32", kind) in failed_checks(runtime.verify(module))
 
 

@@ -154,7 +154,8 @@ v = dx.vector("v", n)
 def test_generated_kernels_are_vectorised(tmp_path: Path) -> None:
     """A sum over a product of functions, and its derivative."""
     function = dx.function("chain", [v], (dx.exp(-(v**2)) * dx.softplus(v)).sum())
-    module = loaded(tmp_path, "chain", generate(function).text)
+    generated = generate(function)
+    module = loaded(tmp_path, "chain", generated.text, generated.data)
     for real in (np.float64, np.float32):
         x = np.ones(4, real)
         module.value_kernel(x, np.empty((), real))

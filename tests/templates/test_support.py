@@ -255,6 +255,14 @@ def test_a_module_without_its_formulas_is_not_loaded(package: Path) -> None:
     assert dx.load(package / "square.py").FORMULAS["value"][""]["unicode"] == "X²"
 
 
+def test_a_module_with_the_data_of_another_build_is_not_loaded(package: Path) -> None:
+    digest = dx.load(package / "square.py").DIGEST
+    change(package / "_formulas" / "square.py", lambda text: text.replace(digest, "0" * 32))
+    change(package / "square.py", lambda text: f"{text}\n")  # not the module that is loaded already
+    with pytest.raises(dx.LoadError, match=r"was built with other data than those in .*square\.py"):
+        dx.load(package / "square.py")
+
+
 def test_a_file_that_was_edited_is_not_loaded(package: Path) -> None:
     """Numba's cache does not know that callers of what is in there have to be compiled again."""
     change(package / BLAS, lambda text: text + "\n")

@@ -9,8 +9,8 @@ TARGET = Target(
     suffix="",
     place="",
     conventions=(
-        "the kernels take C-contiguous arrays of one type, float64 or float32, and numbers for "
-        "rank 0; they fill the arrays given last, return nothing and refuse wrong shapes",
+        "kernels take C-contiguous arrays of one type and numbers, and fill the arrays given last",
+        "kernels compute rows `part` of `parts`, or some of all samples, `first` or later ones",
     ),
     plan=threaded_plan,
     emit=emit,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import sympy
 
+from derivatrix.compiler.emit.cpu.array_calls import Combination, combination, copied, split_loops
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
-from derivatrix.compiler.emit.texts import call_lines
+from derivatrix.compiler.emit.texts import call_lines, wrapped
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
+from derivatrix.compiler.plan.infix import MULTIPLY
 from derivatrix.compiler.plan.inner_products import with_inner_products
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.steps import (
@@ -26,7 +28,6 @@ from derivatrix.compiler.plan.steps import (
     Gemm,
     Guard,
     Let,
-    Load,
     Loop,
     LoopNest,
     Newton,
@@ -87,21 +88,25 @@ class StepText:
     comment: str
     lines: tuple[str, ...]
 
+    @property
+    def comment_lines(self) -> list[str]:
+        return [f"# {line}" for line in wrapped(self.comment, MAX_LINE_LENGTH - 6)]
+
 
 @dataclass(frozen=True)
 class KernelText:
     """The text of a kernel.
 
-    decorator: its lines. summary: the docstring. checked: the parameters that the kernel checks, ""
-    for none. head: lines before the steps, which read sizes. tail: lines after the steps, which
-    give back memory. names: the names that the kernel reads.
+    heading: the lines of its decorator and parameters. summary: those of the docstring. checked:
+    the call that checks the arguments, none for a kernel that only other kernels call. head: lines
+    before the steps, which read sizes. tail: lines after the steps, which give back memory. names:
+    the names that the kernel reads.
     """
 
-    decorator: tuple[str, ...]
     name: str
-    summary: str
-    parameters: str
-    checked: str
+    heading: tuple[str, ...]
+    summary: tuple[str, ...]
+    checked: tuple[str, ...]
     head: tuple[str, ...]
     steps: tuple[StepText, ...]
     tail: tuple[str, ...] = ()
@@ -126,16 +131,21 @@ def kernel_text(
     steps = writer.steps(plan.steps)
     shares = [f"{name} = {writer.index(bound)}" for bound, name in (bounds or {}).items()]
     sizes = _size_lines(plan, writer.names)
-    real = [f"real = {writer.output}.dtype.type"] if "real" in writer.names else []
-    factors = [f"{name} = {text}" for text, name in writer.factors.items()]
+    real_type = f"{writer.output}.dtype.type"
+    real = [f"real = {real_type}"] if "real" in writer.names else []
+    factors = [
+        f"{name} = {'real' if real else real_type}({text})" for text, name in writer.factors.items()
+    ]
     fast_math = _fast_math([step for step in plan.every_step if isinstance(step, LoopNest)])
     decorator = writer.named("compiled" if checked is None else "generated.kernel")
+    heading = call_lines(f"@{decorator}", [*(checked or []), *filter(None, [fast_math])])
+    heading += call_lines(f"def {plan.name}", parameters(plan), ":")
+    check = call_lines(f"check_{plan.name}", array_parameters(plan))
     return KernelText(
-        tuple(call_lines(f"@{decorator}", [*(checked or []), *filter(None, [fast_math])])),
         plan.name,
-        summary,
-        parameters(plan),
-        array_parameters(plan) if checked is not None else "",
+        tuple(heading),
+        tuple(wrapped(f'"""{summary}"""', MAX_LINE_LENGTH)),
+        tuple(check if checked is not None else ()),
         (*writer.projections, *sizes, *real, *factors, *shares),
         steps,
         writer.leaving,
@@ -221,46 +231,15 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-def _copy(body: tuple[Statement, ...]) -> tuple[str, list[str]] | None:
-    """Match a loop nest that copies an array, or one of three axes in another order; return the
-    function that does the same and its arguments, None for other loops."""
-    loops, inside = _split_loops(body)
-    indices = tuple(loop.index for loop in loops)
-    match inside:
-        case (Store(Load(target, at), Load(source, of), accumulate=False),) if (
-            loops
-            and source.role != "constant"  # a double in kernels of singles, too
-            and at == indices
-            and target.shape == tuple(loop.extent for loop in loops)
-            and {*of} == {*indices}
-            and source.shape == tuple(target.shape[indices.index(symbol)] for symbol in of)
-        ):
-            arrays = [source.name, target.name]
-            if of == indices:
-                return "copy_entries", arrays
-            if len(of) == 3:
-                return "copy_permuted", [*arrays, *(str(of.index(symbol)) for symbol in indices)]
-    return None
-
-
-def _split_loops(body: tuple[Statement, ...]) -> tuple[list[Loop], tuple[Statement, ...]]:
-    """Split a body that is one loop, of one loop, ..., into these loops and the innermost body."""
-    loops: list[Loop] = []
-    while len(body) == 1 and isinstance(body[0], Loop):
-        loops.append(body[0])
-        body = body[0].body
-    return loops, body
-
-
-def parameters(plan: Plan) -> str:
+def parameters(plan: Plan) -> list[str]:
     """List the parameters of a kernel."""
-    return ", ".join([array_parameters(plan), *plan.part_parameters])
+    return [*array_parameters(plan), *plan.part_parameters]
 
 
-def array_parameters(plan: Plan) -> str:
+def array_parameters(plan: Plan) -> list[str]:
     """List the parameters of a kernel without those that select a part of the work."""
     arguments = [argument.local for argument in plan.arguments]
-    return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
+    return [*arguments, *(buffer.name for _, buffer in plan.outputs)]
 
 
 class _Writer(Statements):
@@ -278,8 +257,7 @@ class _Writer(Statements):
         super().__init__()
         self.output = plan.outputs[0][1].name
         self.factors: dict[str, str] = {}
-        parameter_names = parameters(plan).split(", ")
-        self._sizes = {*(size.local for size in plan.sizes), *parameter_names}
+        self._sizes = {*(size.local for size in plan.sizes), *parameters(plan)}
         self._new_names = Names([*self._sizes, *all_names(plan.steps)])
         parts = structured_arguments(plan)
         self.projections = [
@@ -292,9 +270,11 @@ class _Writer(Statements):
         self._owner = owner
 
     def number(self, value: sympy.Expr) -> str:
-        text = super().number(value)
         if not value.free_symbols or not {*map(str, value.free_symbols)} <= self._sizes:
-            return text
+            return super().number(value)
+        if value.could_extract_minus_sign():
+            return f"-{self.number(-value)}"
+        text = self.coefficient(value)
         if text not in self.factors:
             self.factors[text] = self._new_names.numbered("c")
         return self.factors[text]
@@ -330,10 +310,12 @@ class _Writer(Statements):
                 zeroed = f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"
                 return StepText(f"{buffer.name}[...] = 0", (zeroed,))
             case LoopNest(comment, body):
-                if copy := _copy(body):
+                if copy := copied(body):
                     is_plain = copy[0] == "copy_entries"
                     return StepText("" if is_plain else comment, tuple(self._call(*copy)))
-                _, inside = _split_loops(body)
+                if combined := combination(body):
+                    return StepText("", tuple(self._combined(combined)))
+                _, inside = split_loops(body)
                 is_its_formula = len(inside) == 1 and isinstance(inside[0], Store | Let)
                 return StepText("" if is_its_formula else comment, tuple(self.lines(body)))
             case Gemm():
@@ -347,11 +329,13 @@ class _Writer(Statements):
                 return StepText("for each row", tuple(texts))
             case Only(condition, steps):
                 inner = [self._step(conditional) for conditional in steps]
-                texts = [line for text in inner for line in (*_comment_lines(text), *text.lines)]
+                texts = [line for text in inner for line in (*text.comment_lines, *text.lines)]
                 return StepText("", (f"if {condition}:", *(f"    {line}" for line in texts)))
             case Choose(variants):
                 lines = tuple(
-                    self.choice(variants, lambda plan: f"{plan.name}({parameters(plan)})")
+                    self.choice(
+                        variants, lambda plan: f"{plan.name}({', '.join(parameters(plan))})"
+                    )
                 )
                 return StepText("the cheapest order of multiplication", lines)
             case Newton():
@@ -376,6 +360,15 @@ class _Writer(Statements):
         head = f"for {step.index} in {times}:"
         return StepText(f"scan: {step.comment}", (head, *(f"    {line}" for line in call)))
 
+    def _combined(self, step: Combination) -> list[str]:
+        """Print the call that combines arrays, after the statements that compute its numbers."""
+        arguments = [text for number, x in step.terms for text in (self.text(number), x)]
+        call = self._call(step.function, [*arguments, step.target])
+        terms = [f"{sign} {self.text(n, MULTIPLY)} {x}" for sign, n, x in step.signed_terms]
+        total = " ".join(terms).removeprefix("+ ")
+        comment = f"# {step.target} {'+=' if step.accumulate else '='} {total}"
+        return [*self.lines(step.lets), *call[:-1], f"{call[-1]}  {comment}"]
+
     def _call(self, name: str, arguments: Iterable[str]) -> list[str]:
         return call_lines(self.named(name), [*arguments])
 
@@ -395,6 +388,9 @@ class _Writer(Statements):
         )
         names = ", ".join(buffer.name for buffer in (*real, *integer))
         shapes = [tuple_text(self._shape(b.shape) for b in kind) for kind in (real, integer)]
+        if len(shapes[0]) > MAX_LINE_LENGTH - 8:
+            first, *others = (self._shape(buffer.shape) for buffer in real)
+            shapes[:1] = [f"({first}", *others[:-1], f"{others[-1]})"]
         allocate = self.named("work_arrays")
         return call_lines(f"{names}, memory = {allocate}", [self.output, *shapes])
 
@@ -428,23 +424,23 @@ class _Writer(Statements):
 
     def _product(self, step: Gemm) -> str:
         """Print a product of matrices as a formula."""
-        left, right, target = map(self._operand, (step.left, step.right, step.target))
+        left, right, target = map(self._entry, (step.left, step.right, step.target))
         left += "ᵀ" if step.left_transposed else ""
         right += "ᵀ" if step.right_transposed else ""
         factor = "" if step.coefficient == 1 else f"{step.coefficient} "
         factor = "-" if step.coefficient == -1 else factor
         return f"{target} {'+=' if step.accumulate else '='} {factor}{left} {right}"
 
-    def _operand(self, operand: Operand) -> str:
+    def _entry(self, operand: Operand) -> str:
+        """Print an operand with the axes that its buffer has."""
         indices = [self.index(part) for part in operand.index]
-        text = f"{operand.buffer.name}[{', '.join(indices)}]" if indices else operand.buffer.name
-        if operand.buffer.shape[len(indices) :] == operand.shape:
+        return f"{operand.buffer.name}[{', '.join(indices)}]" if indices else operand.buffer.name
+
+    def _operand(self, operand: Operand) -> str:
+        text = self._entry(operand)
+        if operand.buffer.shape[len(operand.index) :] == operand.shape:
             return text
         return f"{self.named('shaped')}({text}, {self._shape(operand.shape)})"
 
     def _shape(self, shape: Iterable[sympy.Expr]) -> str:
         return tuple_text(map(self.index, shape))
-
-
-def _comment_lines(text: StepText) -> list[str]:
-    return [f"# {text.comment}"] if text.comment else []

@@ -7,23 +7,23 @@ no date, no path, no hash order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
 from derivatrix.compiler.emit.cpu.public_functions import (
-    function_arguments,
     is_own_share,
-    kernel_arguments,
-    operator_arguments,
-    parallel_functions,
+    kernel_properties,
+    operator_properties,
+    operator_text,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.imports import Imports
-from derivatrix.compiler.emit.signatures import tuples
-from derivatrix.compiler.emit.skeleton import check_names, rendered
+from derivatrix.compiler.emit.imports import Imports, support_files
+from derivatrix.compiler.emit.signatures import returned, signature_arguments
+from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
 from derivatrix.compiler.emit.structured_arguments import NEAREST
-from derivatrix.compiler.emit.texts import call_lines
+from derivatrix.compiler.emit.texts import assignment
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
 from derivatrix.compiler.plan.steps import Gemm, Plan
@@ -34,13 +34,14 @@ HELPERS = (
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
     *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
     "cpu.copies.copy_permuted",
-    *(f"cpu.sums.{name}" for name in CALLS.values()),
+    *(f"cpu.sums.{n}" for n in ("add_multiple", *FUNCTIONS.values(), *CALLS.values())),
     *(f"cpu.structures.{name}" for name in sorted({*NEAREST.values()})),
     "cpu.newton.NotConverged",
     *(f"cpu.blas.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
-    *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),
 )
 """Helpers that the text of a module may name, besides kernels and functions of numbers."""
+OPERATOR_HELPERS = ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")
+"""Helpers of `common.linear_map` that the text of operators may name."""
 MAX_SUMMARY_LENGTH = 90
 """Length up to which a formula is the summary of its kernel, in characters."""
 NEWTON_HELPERS = (
@@ -51,10 +52,10 @@ NEWTON_HELPERS = (
 """Helpers of functions that solve equations."""
 
 
-def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
-    """Print the generated module; also return the support files that it needs. Raises
-    DeclarationError for an input with a name that the module itself needs."""
-    kernels, aliases = _kernels(module)
+def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
+    """Print the generated module and its data file; also return the support files that they need.
+    Raises DeclarationError for an input with a name that the module itself needs."""
+    kernels = _kernels(module)
     plans = [plan for function in module.everything for plan in function.plan.with_callees]
     equations = list({e.name: e for plan in plans for e in plan.equations}.values())
     recurrences = list({loop.name: loop for plan in plans for loop in plan.recurrences}.values())
@@ -67,10 +68,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     inner += [
         kernel_text(loop.step, module.name, f"A step: {loop.comment}") for loop in recurrences
     ]
-    operator = _operator(module)
-    names_read = set().union(*(kernel.names for kernel in (*inner, *kernels)))
-    names_read |= operator.names if operator else set()
-    imports = _imports(plans, names_read)
+    imports = _imports(plans, set().union(*(kernel.names for kernel in (*inner, *kernels))))
     if equations:
         for helper in NEWTON_HELPERS:
             imports.add(helper)
@@ -78,54 +76,39 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         imports.add("cpu.newton.note")
     if constants or equations:
         imports.require("numpy", alias="np")
-    result_types = tuples(module.everything)
-    if result_types:
-        imports.require("collections", "namedtuple")
     text = rendered(
         "module.py.jinja",
         module,
         imports,
         constants,
-        tuples=result_types.items(),
         inner=inner,
         equations=[newton_text(equation) for equation in equations],
         kernels=kernels,
-        aliases=aliases,
-        functions=[
-            call_lines(f"{f.name} = generated.function", function_arguments(f))
-            for f in module.functions
-        ],
-        operator=operator,
+        functions=assignment([f.name for f in module.everything], "generated.functions()"),
     )
-    names = [*result_types, *dict(aliases), *(kernel.name for kernel in (*inner, *kernels))]
+    names = [kernel.name for kernel in (*inner, *kernels)]
     names += [equation.name for equation in equations]
     check_names(module, imports, plans, names)
-    return text, imports.files
+    return text, *_data(module, imports)
 
 
-@dataclass(frozen=True)
-class OperatorText:
-    """A function that returns operators.
-
-    name, parameters, lines: of the private function that builds the operators. names: the names
-    that the lines read. call: the lines that make the public function from it.
-    """
-
-    name: str
-    parameters: str
-    lines: list[str]
-    names: set[str]
-    call: list[str]
-
-
-def _operator(module: ModuleDescription) -> OperatorText | None:
-    if module.operator is None:
-        return None
-    arguments, lines, names = operator_arguments(module.operator, module.name)
-    name = module.operator.function.name
-    sizes = [size.local for size in module.operator.function.plan.sizes if size.local in names]
-    call = call_lines(f"{name} = generated.operators", arguments)
-    return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, names, call)
+def _data(module: ModuleDescription, used: Imports) -> tuple[str, tuple[str, ...]]:
+    """Print the data file, and list the support files that it and a module with the imports `used`
+    need."""
+    operator, imports = module.operator, Imports()
+    text = operator_text(operator, module.name) if operator else None
+    for name in text.names & {*OPERATOR_HELPERS} if text else ():
+        imports.add(f"common.linear_map.{name}")
+    if text and "math" in text.names:
+        imports.require("math")
+    support = support_files([*used.support.values(), *imports.support.values()])
+    plans = {function.plan.name: function.plan for function in module.everything}
+    facts = {
+        "calls": {f.name: (f.plan.name, returned(f)) for f in module.functions},
+        "kernels": {name: kernel_properties(plan) for name, plan in plans.items() if plan.outputs},
+        "operators": operator_properties(operator) if operator else {},
+    }
+    return data_text(module, support, facts, imports, operators=text), support
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
@@ -144,38 +127,30 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
     for path in (*HELPERS, *cpu.SCALARS.values()):
         if kernel_name(path) in names:
             imports.add(path)
-    for plan in plans:
-        for name in parallel_functions(plan):
-            imports.add(f"cpu.parallel.{name}")
     return imports
 
 
-def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
-    """Print the kernels; also pair the name of the kernel of each function whose plan another
-    function has, too, with the name of that kernel."""
+def _kernels(module: ModuleDescription) -> list[KernelText]:
+    """Print the kernels; functions may share one."""
     kernels: list[KernelText] = []
-    aliases: list[tuple[str, str]] = []
     names: set[str] = set()
     for function in module.everything:
-        name = function.plan.name
-        if name in names:
-            aliases.append((f"{function.name}_kernel", name))
-        elif function.plan.outputs:
-            names.add(name)
+        if function.plan.name not in names and function.plan.outputs:
+            names.add(function.plan.name)
             for plan, summary in _summaries(function):
                 kernels += _texts(plan, function.plan is plan, module.name, function.name, summary)
-    return kernels, aliases
+    return kernels
 
 
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
     """Print the kernels of a plan: parts or shares, variants, and the kernel itself."""
     order = f"One order of multiplication for `{kind}`."
-    checked = kernel_arguments(plan) if public else None
+    checked = signature_arguments(plan) if public else None
     sums, before = plan.sums, []
     if sums is not None and sums.is_whole_kernel:
         before = [kernel_text(variant, owner, order) for variant in sums.part.variants]
         part_kernel = kernel_text(sums.part, owner, summary, checked=checked)
-        return [*before, replace(part_kernel, checked="")]
+        return [*before, replace(part_kernel, checked=())]
     if sums is not None:
         part = f"What a part of the samples adds to the results of `{kind}`."
         before = _texts(sums.part, False, owner, kind, part)

@@ -1,17 +1,18 @@
-"""Arguments of the declarations of kernels, public functions and operators in a module."""
+"""Data of a module on its kernels and operators: how these are called, and share work."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
 import sympy
 
 from derivatrix.compiler.emit.cpu.rows import borders
-from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription
+from derivatrix.compiler.emit.description import OperatorDescription
 from derivatrix.compiler.emit.imports import Imports, uses
-from derivatrix.compiler.emit.signatures import array_text, local_sizes, returns_text, signature
+from derivatrix.compiler.emit.signatures import local_sizes, returned, signature
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.row_shares import PART
@@ -20,22 +21,16 @@ from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
 
 
-def function_arguments(function: FunctionDescription) -> list[str]:
-    """Print the arguments of `generated.function` for a public function."""
-    arguments = [f'"{function.name}"', function.plan.name]
-    if not isinstance(function.result, str):
-        arguments.append(f"returns={returns_text(function)}")
-    return arguments
-
-
-def kernel_arguments(plan: Plan) -> list[str]:
-    """Print the arguments of `generated.kernel`, except for compiler flags."""
-    first, *keywords = signature(plan)
-    blas = ["blas=True"] if calls_blas(plan) else []
+def kernel_properties(plan: Plan) -> dict[str, object]:
+    """Describe how a kernel is called, for the data file: see `_Kernel` of the support."""
     times = " ".join(_times(plan))
-    blas += [f'times="{times}"'] if times else []
-    fails = ["can_fail=True"] if can_fail(plan) else []
-    return [first, *parallel_arguments(plan), *blas, *fails, *keywords]
+    properties = {
+        "blas": calls_blas(plan),
+        "times": times,
+        "can_fail": can_fail(plan),
+        "partition": _partition(plan),
+    }
+    return {name: value for name, value in properties.items() if value}
 
 
 def _times(plan: Plan) -> list[str]:
@@ -81,91 +76,94 @@ def is_own_share(plan: Plan) -> bool:
     return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
-def parallel_arguments(plan: Plan) -> list[str]:
-    """Print the call of `support.cpu.parallel` that partitions a kernel; nothing if threads do not
-    share its work."""
+def _partition(plan: Plan) -> tuple[str, dict[str, object]] | None:
+    """Describe how threads share the work of a kernel, by the options of a partition of
+    `support.cpu.parallel`; None if they do not."""
     if plan.rows is not None:
-        return _call_texts("by_rows", _rows_arguments(plan, plan.rows))
+        return "rows", _rows_options(plan, plan.rows)
     if plan.parts is not None:
-        sliced = _flagged_names(plan, plan.parts.sliced)
-        arguments = [f'"{size_text(plan, plan.parts.ops)}"', f'"{sliced}"']
-        arguments += ["cache_blocks=True"] if plan.has_cache_blocks else []
-        if layout := plan.parts.batch_last:
-            limits = map(str, (layout.min_samples, layout.max_ratio, layout.max_entries))
+        parts = plan.parts
+        options: dict[str, object] = {"cost": size_text(plan, parts.ops)}
+        options["sliced"] = _flagged_names(plan, parts.sliced)
+        if plan.has_cache_blocks:
+            options["cache_blocks"] = True
+        if layout := parts.batch_last:
             entries = size_text(plan, layout.entries_per_sample)
-            call = _call_texts("batch_last", [layout.kernel.name, f'"{entries}"', *limits])
-            arguments += [f"batch_last={call[0]}", *call[1:]]
-        return _call_texts("by_samples", arguments)
-    return _call_texts("by_sums", _sums_arguments(plan, plan.sums)) if plan.sums is not None else []
+            limits = layout.min_samples, layout.max_ratio, layout.max_entries
+            options["batch_last"] = (layout.kernel.name, entries, *map(int, limits))
+        return "samples", options
+    return ("sums", _sums_options(plan, plan.sums)) if plan.sums is not None else None
 
 
-def parallel_functions(plan: Plan) -> list[str]:
-    """Name the functions of `support.cpu.parallel` that `parallel_arguments` calls."""
-    partitions = {
-        "batch_last": plan.parts.batch_last if plan.parts else None,
-        "by_rows": plan.rows,
-        "by_samples": plan.parts,
-        "by_sums": plan.sums,
-    }
-    return [name for name, partition in partitions.items() if partition is not None]
-
-
-def _call_texts(name: str, arguments: list[str]) -> list[str]:
-    """Print a call as one text per argument."""
-    texts = [f"{name}({arguments[0]}", *arguments[1:]]
-    return [*texts[:-1], f"{texts[-1]})"]
-
-
-def _rows_arguments(plan: Plan, rows: Rows) -> list[str]:
-    arguments = [f'"{size_text(plan, rows.gain)}"']
+def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:
+    options: dict[str, object] = {"cost": size_text(plan, rows.gain)}
     if not is_own_share(plan):
-        arguments.append(f"share={rows.kernel.name}")
+        options["share"] = rows.kernel.name
     if rows.phases > 1:
-        arguments.append(f"phases={rows.phases}")
+        options["phases"] = rows.phases
     for name, kind in (("work", "real"), ("integers", "integer")):
-        buffers = [buffer for buffer in rows.work_arrays if buffer.kind == kind]
-        arrays = [array_text(b.name, b.shape, local_sizes(plan)) for b in buffers]
-        arguments += [f'{name}="{", ".join(arrays)}"'] if arrays else []
-    return arguments
+        arrays = {
+            buffer.name: tuple(size_text(plan, size) for size in buffer.shape)
+            for buffer in rows.work_arrays
+            if buffer.kind == kind
+        }
+        if arrays:
+            options[name] = arrays
+    return options
 
 
-def _sums_arguments(plan: Plan, sums: Sums) -> list[str]:
+def _sums_options(plan: Plan, sums: Sums) -> dict[str, object]:
     outputs = [buffer.name for _, buffer in plan.outputs]
-    per_sample = " ".join(itertools.compress(outputs, sums.per_sample_outputs))
-    first_part = " ".join(itertools.compress(outputs, sums.first_part_outputs))
-    costs = (sums.entries_per_sample, sums.ops_per_sample, sums.ops_per_part)
-    arguments = [f'"{" ".join(filter(None, [_flagged_names(plan, sums.sliced), per_sample]))}"']
-    arguments += [f'"{size_text(plan, cost)}"' for cost in costs]
-    arguments += [f"min_samples={sums.min_samples}"] if sums.min_samples != 1 else []
-    arguments += ["is_blas_bound=True"] if sums.is_blas_bound else []
-    arguments += ["is_gram_bound=True"] if sums.is_gram_bound else []
-    arguments += [f'first_part="{first_part}"'] if first_part else []
-    return arguments if sums.is_whole_kernel else [*arguments, f"part={sums.part.name}"]
+    per_sample = itertools.compress(outputs, sums.per_sample_outputs)
+    options = {
+        "sliced": (*_flagged_names(plan, sums.sliced), *per_sample),
+        "entries": size_text(plan, sums.entries_per_sample),
+        "work": size_text(plan, sums.ops_per_sample),
+        "fixed": size_text(plan, sums.ops_per_part),
+        "min_samples": sums.min_samples if sums.min_samples != 1 else 0,
+        "is_blas_bound": sums.is_blas_bound,
+        "is_gram_bound": sums.is_gram_bound,
+        "first_part": tuple(itertools.compress(outputs, sums.first_part_outputs)),
+        "part": "" if sums.is_whole_kernel else sums.part.name,
+    }
+    return {name: value for name, value in options.items() if value}
 
 
-def _flagged_names(plan: Plan, flags: Iterable[bool]) -> str:
+def _flagged_names(plan: Plan, flags: Iterable[bool]) -> tuple[str, ...]:
     """List the arguments whose flags are set."""
-    pairs = zip(plan.arguments, flags, strict=True)
-    return " ".join(argument.local for argument, flag in pairs if flag)
+    return tuple(itertools.compress((argument.local for argument in plan.arguments), flags))
 
 
 # Operators
 
 
-def operator_arguments(
-    operator: OperatorDescription, owner: str
-) -> tuple[list[str], list[str], set[str]]:
-    """Print the arguments of `generated.operators`, and the lines that build the operators from
-    `_parts`, `_dtype` and sizes; also return the names that these lines read."""
+def operator_properties(operator: OperatorDescription) -> dict[str, object]:
+    """Describe the function that returns operators, for the data file: see `_operators` of the
+    support."""
     function, structured = operator.function, operator.structured
     plan = function.plan
-    first, *keywords = signature(plan)
     buffers = {name: buffer.name for name, buffer in plan.outputs}
-    parts = [
+    parts = tuple(
         buffers.get(f"part_{number}") or local_name(plan, node.name)  # type: ignore[attr-defined]
         for number, node in enumerate(structured.parts)
-    ]
-    returned = returns_text(function) if not isinstance(function.result, str) else '"operator"'
+    )
+    returns = returned(function) if not isinstance(function.result, str) else "operator"
+    properties = {"name": function.name, "parts": parts, "returns": returns, **signature(plan)}
+    return properties | ({"kernel": plan.name} if plan.outputs else {})
+
+
+@dataclass(frozen=True)
+class OperatorText:
+    """The function `make_operators` of the data file. names: those that its lines read."""
+
+    parameters: str
+    lines: list[str]
+    names: set[str]
+
+
+def operator_text(operator: OperatorDescription, owner: str) -> OperatorText:
+    """Print the function that makes the operators from `_parts`, `_dtype` and sizes."""
+    plan, structured = operator.function.plan, operator.structured
     local = local_sizes(plan)
     lines: list[str] = []
     names: set[str] = set()
@@ -173,16 +171,8 @@ def operator_arguments(
         title = f"{owner}: {structured.title(item)}"
         text = operator_lines(title, item, structured, lambda size: size.xreplace(local), names)
         lines += [*text[:-1], f"{text[-1]},"]
-    arguments = [
-        f'"{function.name}"',
-        first,
-        f'"{" ".join(parts)}"',
-        f"_{function.name}",
-        returned,
-        *([f"kernel={plan.name}"] if plan.outputs else []),
-        *keywords,
-    ]
-    return arguments, lines, names
+    sizes = [size.local for size in plan.sizes if size.local in names]
+    return OperatorText(", ".join(["_parts", "_dtype", *sizes]), lines, names)
 
 
 def local_name(plan: Plan, name: str) -> str:

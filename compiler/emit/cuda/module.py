@@ -5,8 +5,8 @@ from __future__ import annotations
 from derivatrix.compiler.emit.cuda.host import Device, host_name
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
-from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
-from derivatrix.compiler.emit.skeleton import check_names, rendered
+from derivatrix.compiler.emit.signatures import returned, signature_arguments
+from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
 from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.visit import can_fail
@@ -21,25 +21,21 @@ FUNCTIONS = (
 """Helpers that lines of kernels can call, besides functions of numbers."""
 
 
-def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
-    """Write the text of a module, and list the files of the support that it needs. Raises
-    DeclarationError for an input with a name that the module itself needs, UnsupportedError for a
-    node without a kernel for devices."""
+def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
+    """Write the text of a module and its data file, and list the support files that they need.
+    Raises DeclarationError for an input with a name that the module itself needs, UnsupportedError
+    for a node without a kernel for devices."""
     device = Device()
     for function in module.functions:
         device.add(function.plan)
     kernels = list(device.kernels.values())
     imports = _imports(device, set().union(*(kernel.names for kernel in kernels)))
-    types = tuples(module.functions)
-    if types:
-        imports.require("collections", "namedtuple")
     constants = {name: array for plan in device.plans for name, array in plan.constants}
     text = rendered(
         "cuda.py.jinja",
         module,
         imports,
         constants,
-        tuples=types.items(),
         kernels=kernels,
         host_functions=device.host_functions,
         failures=literal(tuple(device.checks)) if device.checks else "",
@@ -48,18 +44,16 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
             for function in module.functions
         ],
     )
-    names = [*types, "KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
+    names = ["KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
     names += [function.name for function in device.host_functions]
     check_names(module, imports, device.plans, names)
-    return text, imports.files
+    return text, data_text(module, imports.files, {}, Imports(), operators=None), imports.files
 
 
 def _public(function: FunctionDescription) -> list[str]:
     """Write the arguments of `generated.function` for a public function."""
-    arrays, *keywords = signature(function.plan)
-    arguments = [f'"{function.name}"', arrays, host_name(function.plan)]
-    if not isinstance(function.result, str):
-        arguments.append(f"returns={returns_text(function)}")
+    arrays, *keywords = signature_arguments(function.plan)
+    arguments = [f'"{function.name}"', arrays, host_name(function.plan), repr(returned(function))]
     return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
 
 

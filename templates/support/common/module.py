@@ -1,11 +1,14 @@
-"""The namespace of a generated module."""
+"""The namespace of a generated module, and the data in `_formulas/MODULE.py` beside it."""
 
 # mypy: allow-untyped-defs
 
 import sys
+from collections import namedtuple
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+
+from .signature import _Returned
 
 
 class _Importable(ModuleType):
@@ -30,13 +33,15 @@ class _Module:
 
     has_operators: whether functions return operators, too.
 
-    owner: the declared function's name, for messages; names: the module's globals; outputs: the
-    names of several outputs, () for one array; public: the globals that `__all__` lists."""
+    owner: the declared function's name, for messages; names: the module's globals; data: the names
+    in its data file, of which the globals get the constants in capitals; outputs: the names of
+    several outputs, () for one array; public: the globals that `__all__` lists."""
 
     has_operators = False
 
     def __init__(self, owner, names):
-        self.owner, self.names = owner, names
+        self.owner, self.names, self.data = owner, names, _read_data(names)
+        names.update((name, value) for name, value in self.data.items() if name.isupper())
         entries = names["OUTPUT"]
         self.outputs = tuple(name for name, entry in entries.items() if isinstance(entry, dict))
         self.requirements = names["REQUIREMENTS"]
@@ -77,10 +82,33 @@ class _Module:
             f"this module has {', '.join(functions)}"
         )
 
-    def formulas(self):
-        """Read FORMULAS from `_formulas/MODULE.py` beside the module."""
-        path = Path(self.names["__file__"])
-        file = path.parent / "_formulas" / path.name
-        namespace: dict = {}
-        exec(compile(file.read_bytes(), file, "exec"), namespace)
-        return namespace["FORMULAS"]
+    def returned(self, returns, arrays):
+        """Make the return value of a function, and the named tuples in it, which become globals.
+
+        returns: the name of an array, or (name of a named tuple, what its fields return); arrays:
+        see `_Returned`."""
+
+        def tree(node):
+            if isinstance(node, str):
+                return node
+            title, fields = node
+            if title not in self.names:
+                self.names[title] = namedtuple(title, fields, module=self.names["__name__"])
+            return self.names[title](*map(tree, fields.values()))
+
+        return _Returned(tree(returns), arrays)
+
+
+def _read_data(names):
+    """Read the data file of the module with these globals; raises ImportError for a file of another
+    build."""
+    path = Path(names["__file__"])
+    file = path.parent / "_formulas" / path.name
+    data = {"__package__": f"{names['__package__']}._formulas"}
+    exec(compile(file.read_bytes(), file, "exec"), data)
+    if data["DIGEST"] != names["DIGEST"]:
+        raise ImportError(
+            f"{names['__name__']} was built with other data than those in {file}; build the "
+            "package again with `derivatrix build`"
+        )
+    return data

@@ -1,5 +1,4 @@
-"""Signatures of kernels, as in "X[n, n], scale -> out[n]", and return values of public functions,
-as in Vjp(A="out_A", b="out_b").
+"""Signatures of kernels, as in "X[n, n], scale -> out[n]", and return values of public functions.
 
 The texts of signatures are parsed, as NumPy parses those of generalised ufuncs: a line says all
 that a reader needs, and lengths may be arithmetic of sizes."""
@@ -21,8 +20,8 @@ class _Signature:
     sizes: texts such as "n = len(x) - 1" for sizes that are not the length of an axis. names:
     kernel's name -> public name, of inputs and sizes whose names differ."""
 
-    def __init__(self, text, sizes=(), names=None):
-        inputs, outputs = text.split("->")
+    def __init__(self, signature, sizes=(), names=None):
+        inputs, outputs = signature.split("->")
         self.inputs, self.outputs = _arrays(inputs), _arrays(outputs)
         self.names = names or {}
         self.sizes: dict = {}
@@ -67,14 +66,13 @@ class _Signature:
 
 
 class _Returned:
-    """The return value of a function: nested named tuples of the names of arrays, or one name, by
-    default that of the first array.
+    """The return value of a function: nested named tuples of the names of arrays, or one name.
 
     arrays: name -> shape; the array NAME is in the local variable `_array_NAME`. names: the arrays
     that are returned. types: the named tuples; the type NAME is in scope as `_type_NAME`."""
 
     def __init__(self, tree, arrays):
-        self._tree = tree or next(iter(arrays))
+        self._tree = tree
         self._scalars = {name for name, shape in arrays.items() if shape == ()}
         self._arrays = list(arrays)
         self.types = list(_type_names(self._tree))

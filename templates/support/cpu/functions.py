@@ -24,17 +24,10 @@ from ..common.arguments import (
 from ..common.function_parts import _Parts, define_function
 from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES, MAX_SERIAL_STEP_ENTRIES
 from ..common.module import _Module
-from ..common.signature import (
-    _Returned,
-    _Signature,
-    identifiers,
-    indented,
-    renamed,
-    tuple_text,
-)
+from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import _Partition, if_else, inline_option
+from .parallel import PARTITIONS, if_else, inline_option
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -58,13 +51,16 @@ a declaration."""
 
 
 class _Kernel(NamedTuple):
-    """The declaration of a kernel, see `Module.kernel`."""
+    """The declaration of a kernel.
+
+    partition: of the work among threads (see `parallel`). blas: whether the kernel calls BLAS.
+    times: the lengths of its loops over time. can_fail: whether it can raise LinAlgError."""
 
     signature: _Signature
-    partition: _Partition
-    blas: bool
-    times: str
-    can_fail: bool
+    partition: object
+    blas: bool = False
+    times: str = ""
+    can_fail: bool = False
 
 
 class Module(_Module):
@@ -83,32 +79,22 @@ class Module(_Module):
     def kernel_names(self, functions):
         return [f"{name}_kernel" for name in functions]
 
-    def kernel(
-        self,
-        signature,
-        partition=None,
-        blas=False,
-        times="",
-        can_fail=False,
-        sizes=(),
-        names=None,
-        **options,
-    ):
+    def kernel(self, signature, sizes=(), names=None, **options):
         """Decorate the body of a kernel; define `check_` + its name, which the body calls first.
 
-        partition: of the work among threads (see `parallel`). blas: whether the kernel calls BLAS.
-        times: the lengths of its loops over time. can_fail: whether it can raise
-        LinAlgError. signature, sizes, names: see `_Signature`. options: see `compiled`."""
+        signature, sizes, names: see `_Signature`. options: see `compiled`."""
         kernel_signature = _Signature(signature, sizes, names)
-        partition = partition or _Partition()
 
         def decorate(body):
             name = body.__name__
+            properties = dict(self.data["kernels"].get(name, {}))
+            kind, options_of_partition = properties.pop("partition", ("", {}))
+            partition = PARTITIONS[kind](self.names, **options_of_partition)
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
             check = self._defined(self._checking(f"check_{name}", kernel_signature), scope)
             self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
             kernel = partition.full_kernel(self, name, kernel_signature, body, options)
-            self.kernels[kernel] = _Kernel(kernel_signature, partition, blas, times, can_fail)
+            self.kernels[kernel] = _Kernel(kernel_signature, partition, **properties)
             return kernel
 
         return decorate
@@ -147,11 +133,20 @@ class Module(_Module):
             self.parallel_kernels[kernel.__name__] = make_parallel_kernel()
         return self.parallel_kernels[kernel.__name__]
 
-    def function(self, name, kernel, returns=""):
+    def functions(self):
+        """Make all public functions, the one that returns operators last."""
+        calls = self.data["calls"].items()
+        functions = [self._function(name, *call) for name, call in calls]
+        if self.data["operators"]:
+            functions.append(self._operators(**self.data["operators"]))
+        return functions
+
+    def _function(self, name, kernel_name, returns):
         """Make a public function that allocates and fills the results of a kernel. returns: see
-        `_Returned`."""
+        `returned`."""
+        kernel = self.names[f"{name}_kernel"] = self.names[kernel_name]
         signature, _, blas, _, can_fail = self.kernels[kernel]
-        returned = _Returned(returns, signature.outputs)
+        returned = self.returned(returns, signature.outputs)
         parts = _Parts(signature, returned, self.has_batch, self.cotangents(name))
         call_plan = self._call_plan(kernel, parts)
         conditions = [
@@ -229,22 +224,23 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def operators(self, name, signature, parts, build, returns, kernel=None, **signature_options):
+    def _operators(self, name, signature, parts, returns, kernel=None, **signature_options):
         """Make a public function that returns Jacobians or Hessians as operators.
 
         signature: the inputs of the function, and the outputs of `kernel`, if there is one. parts:
-        names of the inputs and outputs that the operators are made of. build: a function of these
-        arrays, their dtype and sizes that returns the operators, in the order of `returns` (see
-        `_Returned`). signature_options: see `_Signature`."""
+        names of the inputs and outputs that the operators are made of by `make_operators` of the
+        data file, from these arrays, their dtype and sizes. returns: of the operators, in order,
+        see `returned`. signature_options: see `_Signature`."""
+        build, kernel = self.data["make_operators"], self.names.get(kernel)
         kernel_signature = _Signature(signature, **signature_options)
-        texts = _Parts(kernel_signature, _Returned(returns, {}), self.has_batch)
+        texts = _Parts(kernel_signature, self.returned(returns, {}), self.has_batch)
         structures = {entry["name"]: entry["structure"] for entry in self.names["INPUTS"]}
         array_texts = {
             local: f"_nearest({structures[name]!r}, {name})"
             for local, name in zip(kernel_signature.inputs, texts.parameters, strict=True)
         }
         array_texts |= {local: f"_array_{local}" for local in kernel_signature.outputs}
-        arrays = [array_texts[local] for local in parts.split()]
+        arrays = [array_texts[local] for local in parts]
         sizes_read = build.__code__.co_varnames[2 : build.__code__.co_argcount]
         passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}

@@ -9,7 +9,7 @@ kernel for parts of it (see `shared_work`). Costs are texts in terms of sizes.
 from dataclasses import dataclass, field
 
 from ..common.limits import MIN_OPS_PER_THREAD
-from ..common.signature import _Signature, indented, renamed, tuple_text
+from ..common.signature import indented, renamed, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
 from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, add_onto
@@ -27,7 +27,7 @@ SHARING_NAMES = {
     "_shaped": shaped,
     "_work_arrays": work_arrays,
 }
-"""Names that the texts of functions made by `by_sums` refer to."""
+"""Names that the texts of functions made by `_BySums` refer to."""
 
 
 @dataclass
@@ -58,7 +58,12 @@ def if_else(condition, body, alternative):
 
 
 class _Partition:
-    """A partition of a kernel's work among threads; this base class has a single part."""
+    """A partition of a kernel's work among threads; this base class has a single part.
+
+    names: the globals of the module, which have the kernels that other options name."""
+
+    def __init__(self, names):
+        pass
 
     def conditions(self, signature):
         """Return texts of sizes: conditions for the serial path, or for the usual layout."""
@@ -73,17 +78,17 @@ class _Partition:
         return CallPlan("", serial_call)
 
 
-class by_rows(_Partition):
+class _ByRows(_Partition):
     """A partition by rows of the results, among a few threads.
 
     cost: estimated operations that a second thread takes over. share: the kernel of a share, with
-    further parameters: the arrays of `work` and `integers` (such as "t0[n, n]"), which one phase
-    fills for others; the number of the phase, if there are several; the number of the share; the
-    number of shares. share is None if the body of the kernel takes the last two itself."""
+    further parameters: the arrays `work` and `integers`, such as {"t0": ("n", "n")}, which one
+    phase fills for others; the number of the phase, if there are several; the number of the share;
+    the number of shares. Without a share, the body of the kernel takes the last two itself."""
 
-    def __init__(self, cost, share=None, phases=1, work="", integers=""):
-        self.cost, self.share, self.phases = cost, share, phases
-        self.work, self.integers = _shapes(work), _shapes(integers)
+    def __init__(self, names, cost, share="", phases=1, work=(), integers=()):
+        self.cost, self.share, self.phases = cost, names.get(share), phases
+        self.work, self.integers = dict(work), dict(integers)
 
     def conditions(self, signature):
         return [f"{self.cost} < {MIN_OPS_PER_THREAD}"]
@@ -126,22 +131,22 @@ class by_rows(_Partition):
         return f"lambda _parts: {tuple_text(texts)}"
 
 
-class by_samples(_Partition):
+class _BySamples(_Partition):
     """A partition by samples.
 
     cost: estimated operations for all samples. sliced: the inputs that are sliced along their first
     axis, as all results are. cache_blocks: whether threads compute blocks of samples that fit in
-    the cache. batch_last: the kernel for the batch-last layout, if any."""
+    the cache. layout: the `_BatchLast` of the kernel for that layout, if there is one."""
 
-    def __init__(self, cost, sliced, cache_blocks=False, batch_last=None):
-        self.cost, self.sliced = cost, sliced.split()
-        self.cache_blocks, self.batch_last = cache_blocks, batch_last
+    def __init__(self, names, cost, sliced, cache_blocks=False, batch_last=None):
+        self.cost, self.sliced, self.cache_blocks = cost, sliced, cache_blocks
+        self.layout = batch_last and _BatchLast(names[batch_last[0]], *batch_last[1:])
 
     def conditions(self, signature):
         is_small = f"{self.cost} < {MIN_OPS_PER_THREAD}"
-        if self.batch_last is None:
+        if self.layout is None:
             return [is_small]
-        samples, layout = signature.inputs[self.sliced[0]][0], self.batch_last
+        samples, layout = signature.inputs[self.sliced[0]][0], self.layout
         max_entries = f"min({layout.max_ratio}*({samples}), {layout.max_entries})"
         is_unsuited = f"({samples} < {layout.min_samples} or {layout.entries} > {max_entries})"
         return [is_small, is_unsuited]
@@ -153,10 +158,10 @@ class by_samples(_Partition):
         parallel = self._parallel_kernel(module, kernel, parts)
         scope = {"_in_parts": _by_samples(kernel, parallel, flags, self.cache_blocks)}
         call = if_else(is_small, serial_call, [f"_in_parts({cost}, {passed})"])
-        if self.batch_last is None:
+        if self.layout is None:
             return CallPlan(is_small, call, "", scope)
-        entries = parts.in_locals(self.batch_last.entries)
-        parallel = self._parallel_kernel(module, self.batch_last.kernel, parts, "S")
+        entries = parts.in_locals(self.layout.entries)
+        parallel = self._parallel_kernel(module, self.layout.kernel, parts, "S")
         scope |= {
             "_in_batch_last": _in_batch_last(kernel, parallel),
             **self._serial_blocks(module, kernel, parts.signature),
@@ -181,7 +186,7 @@ class by_samples(_Partition):
             f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
             f"    _kernel({', '.join(blocks)})",
         ]
-        return _serial_scope(module, kernel, signature, lines, self.batch_last.kernel)
+        return _serial_scope(module, kernel, signature, lines, self.layout.kernel)
 
     def _parallel_kernel(self, module, kernel, parts, slice_code="s"):
         signature = parts.signature
@@ -193,7 +198,7 @@ class by_samples(_Partition):
 
 
 @dataclass
-class batch_last:
+class _BatchLast:
     """A kernel for the batch-last layout, and when it is called.
 
     entries: memory of a sample, in numbers. min_samples: the fewest samples. max_ratio: the largest
@@ -207,7 +212,7 @@ class batch_last:
     max_entries: int
 
 
-class by_sums(_Partition):
+class _BySums(_Partition):
     """A partition by samples of which threads add up partial sums.
 
     sliced: the inputs that are sliced along their first axis, and the results that have an entry
@@ -218,10 +223,11 @@ class by_sums(_Partition):
     work, so that parts pay only if the arrays of all samples exceed the cache. is_gram_bound:
     whether BLAS computes Gram matrices, which threads of ours share better. part: the kernel
     of a part, whose further parameters are the number of all samples and whether this is the first
-    part; None if the body of the kernel takes these itself."""
+    part; without it, the body of the kernel takes these itself."""
 
     def __init__(
         self,
+        names,
         sliced,
         entries,
         work,
@@ -229,14 +235,14 @@ class by_sums(_Partition):
         min_samples=1,
         is_blas_bound=False,
         is_gram_bound=False,
-        first_part="",
-        part=None,
+        first_part=(),
+        part="",
     ):
-        self.sliced, self.first_part = sliced.split(), first_part.split()
+        self.sliced, self.first_part = sliced, first_part
         self.costs = entries, work, fixed
         self.min_samples = min_samples
         self.is_blas_bound, self.is_gram_bound = is_blas_bound, is_gram_bound
-        self.part, self.is_whole_kernel = part, False
+        self.part, self.is_whole_kernel = names.get(part), False
 
     def conditions(self, signature):
         samples = signature.inputs[self.sliced[0]][0]
@@ -329,6 +335,9 @@ class by_sums(_Partition):
         )
 
 
+PARTITIONS = {"": _Partition, "rows": _ByRows, "samples": _BySamples, "sums": _BySums}
+
+
 def _serial_scope(module, kernel, signature, lines, inner_kernel):
     """Make a function that checks arguments as `kernel` does and runs `lines`, which call
     `inner_kernel` by the name `_kernel`; return the names by which public functions call it."""
@@ -341,11 +350,6 @@ def _serial_scope(module, kernel, signature, lines, inner_kernel):
     )
     module.by_one_thread[kernel.__name__] = function
     return {"_by_one_thread": function, "_by_one_thread_ready": ready(function)}
-
-
-def _shapes(text):
-    """Parse a text such as "t0[n, n], t1[n]" into shapes by name."""
-    return _Signature(f"-> {text}").outputs if text else {}
 
 
 def _kinds(entry, shapes):

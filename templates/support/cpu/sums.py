@@ -1,4 +1,4 @@
-"""Sums over all entries of arrays."""
+"""Sums over all entries of arrays, and sums of arrays."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -24,3 +24,28 @@ def inner_product(x, y):
     for i in range(x_entries.size):
         total += x_entries[i] * y_entries[i]
     return total
+
+
+@compiled(linked=True)
+def add_multiple(number, source, target):
+    """target += number * source, for C-contiguous arrays of one shape."""
+    entries, results = shaped(source, (source.size,)), shaped(target, (target.size,))
+    for i in range(results.size):
+        results[i] += number * entries[i]
+
+
+@compiled(linked=True)
+def set_multiple(number, source, target):
+    """target = number * source, for C-contiguous arrays of one shape."""
+    entries, results = shaped(source, (source.size,)), shaped(target, (target.size,))
+    for i in range(results.size):
+        results[i] = number * entries[i]
+
+
+@compiled(linked=True)
+def set_combination(a, x, b, y, target):
+    """target = a * x + b * y, for C-contiguous arrays of one shape."""
+    x_entries, y_entries = shaped(x, (x.size,)), shaped(y, (y.size,))
+    results = shaped(target, (target.size,))
+    for i in range(results.size):
+        results[i] = a * x_entries[i] + b * y_entries[i]

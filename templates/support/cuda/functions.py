@@ -5,7 +5,7 @@
 from ..common.arguments import _cotangents
 from ..common.function_parts import _Parts, define_function
 from ..common.module import _Module
-from ..common.signature import _Returned, _Signature, indented, tuple_text
+from ..common.signature import _Signature, indented, tuple_text
 from .arguments import _Call
 
 _SCOPE = {
@@ -23,14 +23,14 @@ class Module(_Module):
     def kernel_names(self, functions):
         return ["KERNELS"]
 
-    def function(self, name, signature, launch, returns="", failures=(), **options):
+    def function(self, name, signature, launch, returns, failures=(), **options):
         """Define the public function `name`, whose results the host function `launch` computes.
 
         signature, options: see `_Signature`; launch: takes the run, the inputs and the outputs;
-        returns: see `_Returned`; failures: the error text of each check of the kernels, in
+        returns: see `returned`; failures: the error text of each check of the kernels, in
         order."""
         parsed = _Signature(signature, **options)
-        returned = _Returned(returns, parsed.outputs)
+        returned = self.returned(returns, parsed.outputs)
         parts = _Parts(parsed, returned, self.has_batch, self.cotangents(name))
         inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
         lines = [

@@ -342,7 +342,8 @@ def test_a_wrong_kernel_is_noticed() -> None:
     """A line is changed that stores a result, any of several."""
     text, dims, wrt = "sum(exp(X*b))", "X: m n, b: n", "X"
     function = text_function(text, dims, wrt.split())
-    source = generate(function, "cuda").text
+    generated = generate(function, "cuda")
+    source = generated.text
     _, _, kernels = source.partition("# Kernels")
     lines = kernels.partition("# What launches them")[0].splitlines()
     stores = [line for line in lines if re.match(r" +out\w*\[.*\] \+?= ", line)]
@@ -351,7 +352,7 @@ def test_a_wrong_kernel_is_noticed() -> None:
     for number, line in enumerate(stores[::3]):
         spoilt = f"{line} * 1.0001"
         text = source.replace(f"{line}\n", f"{spoilt}\n", 1)
-        module = loaded(cache_directory() / "spoilt", f"spoilt_{number}", text)
+        module = loaded(cache_directory() / "spoilt", f"spoilt_{number}", text, generated.data)
         differences_found = []
         for by_rows in (True, False):
             with small_launches(module, by_rows):
