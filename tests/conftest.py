@@ -27,7 +27,7 @@ LATE = {
 
 
 def pytest_addoption(parser):
-    parser.addoption("--examples", default=60, type=int, help="how many random expressions to try")
+    parser.addoption("--examples", default=30, type=int, help="how many random expressions to try")
     parser.addoption("--rest", action="store_true", help="run what the default suite leaves out")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
     parser.addoption("--browser", action="store_true", help="run tests in Chromium too")

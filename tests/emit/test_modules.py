@@ -118,7 +118,7 @@ def check_plans(case: Function, sizes: Mapping[str, int]) -> None:
                 np.testing.assert_allclose(output, array, rtol=0, atol=1e-10 * scale)
 
 
-TEXTS_OF = ["square", "nll", "entries", "cubic", "kinks"]
+TEXTS_OF = ["square", "entries", "cubic"]
 
 
 def texts() -> str:

@@ -69,13 +69,13 @@ def agrees(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int
     )
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=75, deadline=None)
 @hypothesis.given(nodes(), st.integers(0, 100))
 def test_the_text_of_a_product_or_sum_is_its_value(node: Node, seed: int) -> None:
     agrees(node, leaf_values(seed), {})
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=75, deadline=None)
 @hypothesis.given(expressions(), st.integers(0, 100))
 def test_the_text_of_an_expression_is_its_value(array: dx.Function, seed: int) -> None:
     agrees(array.node, leaf_values(seed), {})

@@ -586,7 +586,7 @@ def test_sums_over_an_axis_that_a_vector_does_not_have() -> None:
         check_trees(node, values_of(node), SIZES)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nodes())
 def test_random_nodes(node):
     for style in STYLES:

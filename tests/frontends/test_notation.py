@@ -441,7 +441,7 @@ WORDS = (
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=150, deadline=None, database=None)
 def test_any_text_is_an_array_or_a_notation_error(words: list[str]) -> None:
     text = "".join(words)
     dims = {"A": "m n", "x": "n", "s": "", "T": "n m 2"}

@@ -206,7 +206,7 @@ def test_facts(expression: Array, claimed: str) -> None:
 @pytest.mark.parametrize("kind", [nodes(), expressions()], ids=["nodes", "expressions"])
 def test_facts_of_random_nodes(kind: Any) -> None:
     @seed(0)
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(kind)
     def holds(drawn: Node | Array) -> None:
         node = drawn.node if isinstance(drawn, Array) else drawn

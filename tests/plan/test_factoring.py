@@ -68,7 +68,7 @@ def table_of(recipe: list[list[Term]]) -> tuple[Scalars, list[int]]:
     return table, sums
 
 
-@settings(max_examples=200, deadline=None)  # the first of all examples fills SymPy's caches
+@settings(max_examples=100, deadline=None)  # the first of all examples fills SymPy's caches
 @given(recipes)
 def test_values_stay_the_same(recipe: list[list[Term]]) -> None:
     """Exactly, in rational numbers; and where they are made otherwise, by fewer operations."""

@@ -165,7 +165,7 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     return kernel, values, evaluate_all(nodes, values, SIZES)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_random_graphs_as_plain_python(choose: random.Random) -> None:
     kernel, values, expected = random_case(choose)

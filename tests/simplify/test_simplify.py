@@ -243,7 +243,7 @@ def test_every_rule_has_an_example() -> None:
     assert every == tested
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(nodes(), st.booleans())
 def test_passes_on_random_nodes(node: Node, expand: bool) -> None:
     assert change(node, simplify([node], expand=expand)[0]) < 1e-9

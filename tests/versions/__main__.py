@@ -60,7 +60,7 @@ class Combination:
     def install(self) -> None:
         run(self.python, "-m", "venv", self.folder)
         wanted = lowest() if self.lowest else ["--upgrade", "--upgrade-strategy", "eager"]
-        self.call("-m", "pip", "install", "--quiet", *wanted, ROOT)
+        self.pip_install(*wanted, ROOT)
 
     def call(self, *arguments: object) -> str:
         """Return what a command of its interpreter prints."""
@@ -77,7 +77,11 @@ class Combination:
     def install_extra(self, wanted: list[str]) -> None:
         """Install more packages. This may change versions of others."""
         pins = map(pinned, wanted) if self.lowest else ["--upgrade", *wanted]
-        self.call("-m", "pip", "install", "--quiet", *pins)
+        self.pip_install(*pins)
+
+    def pip_install(self, *wanted: object) -> None:
+        """Install packages. Their files are compiled when they are imported, as few are."""
+        self.call("-m", "pip", "install", "--quiet", "--no-compile", *wanted)
 
     def adapted(self) -> list[str]:
         """Return the versions of the packages of `ADAPTERS`, and whether calls of its own package

@@ -86,14 +86,20 @@ def test_mathematics_needs_no_scripts(site) -> None:
     assert page.count("<math ") == 4 and "MathJax" not in page
 
 
-def test_a_wrong_link_and_a_failing_example_are_errors(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("page", "example", "message"),
+    [("[nowhere](nowhere.md)", "print(1)", "nowhere"), ("", "assert 1 == 2", "AssertionError")],
+    ids=["a wrong link", "a failing example"],
+)
+def test_a_site_with_an_error_is_not_built(tmp_path, page, example, message) -> None:
+    """A site of one page and one example, with the configuration of ours."""
     folder = checkout(tmp_path)
-    with open(folder / "docs/compare.md", "a", encoding="utf-8") as page:
-        page.write("\n[nowhere](nowhere.md)\n")
-    process = build(folder, "-D", "plot_gallery=0")
-    assert process.returncode != 0 and "nowhere" in process.stderr
-    for example in (folder / "examples/gallery").glob("*.py"):
-        example.unlink()
-    (folder / "examples/gallery/wrong.py").write_text('"""\nWrong\n=====\n"""\n\nassert 1 == 2\n')
+    for other in [*folder.glob("docs/**/*.md"), *folder.glob("examples/gallery/*.py")]:
+        other.unlink()
+    text = f"# Site\n\n{page}\n\n```{{toctree}}\ngallery/index\n```\n"
+    (folder / "docs/index.md").write_text(text)
+    text = f'"""\nExample\n=======\n"""\n\n{example}\n'
+    (folder / "examples/gallery/example.py").write_text(text)
     process = build(folder)
-    assert process.returncode != 0 and "AssertionError" in process.stderr
+    assert process.returncode != 0 and message in process.stderr
+    assert ("nowhere" in process.stderr) != ("AssertionError" in process.stderr)

@@ -58,9 +58,10 @@ def sampled(pymc_model: Any, draws: int) -> tuple[float, Any]:
     return time.perf_counter() - start, result.posterior
 
 
-def density(pymc_model: Any) -> Any:
-    """The function of the logarithms of the parameters to that of the density, and its gradient."""
-    with pytensor.config.change_flags(mode="NUMBA"):
+def density(pymc_model: Any, mode: str = "NUMBA") -> Any:
+    """The function of the logarithms of the parameters to that of the density, and its gradient,
+    compiled in one of PyTensor's modes."""
+    with pytensor.config.change_flags(mode=mode):
         function = pymc_model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
     return function
