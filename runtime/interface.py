@@ -16,6 +16,7 @@ from derivatrix.runtime import code
 from derivatrix.runtime.errors import LoadError, UnsupportedError
 from derivatrix.runtime.load import require_generated
 from derivatrix.runtime.reference import Text
+from derivatrix.runtime.syntax import parse_python
 
 Sizes = Mapping[str, int]
 Arrays = dict[str, np.ndarray]
@@ -433,7 +434,7 @@ def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
 
 def names_in(text: str) -> list[str]:
     """List the names of sizes in an arithmetic text."""
-    names = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    names = [node.id for node in ast.walk(parse_python(text)) if isinstance(node, ast.Name)]
     return [name for name in names if name != "min"]
 
 

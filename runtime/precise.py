@@ -17,6 +17,8 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+from derivatrix.runtime.syntax import parse_python
+
 DIGITS = 50
 NUMBERS = mpmath.MPContext()
 NUMBERS.dps = DIGITS
@@ -419,7 +421,7 @@ class PreciseText:
     """A NumPy expression evaluated in 50 digits."""
 
     def __init__(self, text: str) -> None:
-        tree = _PreciseOperators().visit(ast.parse(f"(\n{text}\n)", mode="eval"))
+        tree = _PreciseOperators().visit(parse_python(f"(\n{text}\n)", mode="eval"))
         self._code = compile(tree, "<formula>", "eval")
 
     def __call__(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.syntax import parse_python
 
 FOLDER = "_support"
 SHORT = 7
@@ -89,7 +90,7 @@ def assigned(source: bytes) -> dict[str, Any]:
     """Read the names that a text assigns at its top level, with the values of literals and None for
     other expressions; none if the text is no Python."""
     try:
-        body = ast.parse(source).body
+        body = parse_python(source).body
     except (SyntaxError, ValueError):
         return {}
     values: dict[str, Any] = {}

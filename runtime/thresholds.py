@@ -16,6 +16,7 @@ from derivatrix.runtime import sampling
 from derivatrix.runtime.domains import Random, contains
 from derivatrix.runtime.interface import Input, ModuleInterface, Point
 from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.syntax import parse_python
 
 DISTANCE = 2e-5
 """Difference of the compared numbers: finite differences with steps of 1e-6 stay on one side."""
@@ -40,7 +41,7 @@ class ComparedNumbers:
     """The differences of the numbers that a NumPy text compares with each other or with zero."""
 
     def __init__(self, text: str) -> None:
-        tree = ast.parse(f"(\n{text}\n)", mode="eval")
+        tree = parse_python(f"(\n{text}\n)", mode="eval")
         self._text = Text(ast.unparse(_RecordCalls().visit(tree)))
 
     def __call__(self, interface: ModuleInterface, point: Point) -> list[np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 from derivatrix.runtime import sampling, special
 from derivatrix.runtime.interface import ModuleInterface, Sizes
 from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.syntax import parse_python
 
 ENTRY_OPS = 30
 """Cost of one entry of an array, in multiplications of a matrix product."""
@@ -51,7 +52,7 @@ class _Counter:
 
     def __init__(self, interface: ModuleInterface) -> None:
         self._interface = interface
-        tree = ast.parse(f"(\n{interface.declaration}\n)", mode="eval")
+        tree = parse_python(f"(\n{interface.declaration}\n)", mode="eval")
         self._text = Text(ast.unparse(ast.fix_missing_locations(_CountCalls().visit(tree))))
         self._count = 1.0
 
@@ -93,7 +94,9 @@ class _CountCalls(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.MatMult):
             return _call("_entries", [node])
-        return _call("_product", [ast.parse("np.matmul", mode="eval").body, node.left, node.right])
+        return _call(
+            "_product", [parse_python("np.matmul", mode="eval").body, node.left, node.right]
+        )
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -18,6 +18,7 @@ from typing import Any
 from derivatrix.compiler.emit.texts import wrapped
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.runtime.syntax import parse_python
 from derivatrix.templates import support
 
 SUPPORT = support.__name__
@@ -236,7 +237,7 @@ def _parsed(source: str, package: str) -> _Contents:
     lines = source.splitlines()
     definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     imports: dict[str, tuple[str, str]] = {}
-    for statement in ast.parse(source).body:
+    for statement in parse_python(source).body:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 imports[alias.asname or alias.name] = (alias.name, "")

@@ -26,6 +26,7 @@ import numpy as np
 import sympy
 
 from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.syntax import parse_python
 
 TRUSTED_PACKAGES = frozenset(
     {"derivatrix", "numpy", "scipy", "sympy", "numba", *sys.stdlib_module_names}
@@ -201,7 +202,7 @@ def _source(function: FunctionType) -> str:
 def _sources(text: str, file: str) -> dict[CodeType, str]:
     """Map the functions of a file to their texts, numbered if they begin on one line."""
     try:
-        tree, compiled = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
+        tree, compiled = parse_python(text), compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return {}
     lines = text.split("\n")

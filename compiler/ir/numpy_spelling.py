@@ -9,6 +9,7 @@ import sympy
 
 from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.nodes import Labels
+from derivatrix.runtime.syntax import parse_python
 
 TERNARY, SUM, PRODUCT, POWER, ATOM = range(5)
 """The precedence of a text in Python, weakest first."""
@@ -67,7 +68,7 @@ def product_text(factors: Sequence[str]) -> str:
 
 def _is_expression(text: str) -> bool:
     try:
-        ast.parse(text, mode="eval")
+        parse_python(text, mode="eval")
     except SyntaxError:
         return False
     return True
@@ -78,7 +79,7 @@ OPERATOR_PRECEDENCE = {ast.Add: SUM, ast.Sub: SUM, ast.Pow: POWER}
 
 def parenthesised(text: str, precedence: int) -> str:
     """Put the text in parentheses unless its precedence is at least `precedence`."""
-    tree = ast.parse(text, mode="eval").body
+    tree = parse_python(text, mode="eval").body
     match tree:
         case ast.BinOp():
             level = OPERATOR_PRECEDENCE.get(type(tree.op), PRODUCT)

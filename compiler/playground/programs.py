@@ -9,6 +9,8 @@ from copy import deepcopy
 from symtable import symtable
 from typing import NamedTuple
 
+from derivatrix.runtime.syntax import parse_python
+
 
 class Framework(NamedTuple):
     """The translation of NumPy's text into a framework.
@@ -91,7 +93,7 @@ def programs(name: str, text: str, inputs: Sequence[str]) -> dict[str, str]:
     """Write the NumPy text of a formula as functions called `name`, by the framework: "numpy", and
     "jax" and "torch" where they have all that the text calls. inputs: the first parameters, as far
     as the text reads them."""
-    tree = ast.parse(text, mode="eval").body
+    tree = parse_python(text, mode="eval").body
     read = _names_read(text)
     parameters = [x for x in inputs if x in read] + [x for x in read if x not in inputs]
     head = f"def {name}({', '.join(parameters)}):"
@@ -165,7 +167,7 @@ class _Translator(ast.NodeTransformer):
     def visit_Attribute(self, attribute: ast.Attribute) -> ast.expr:
         path = ast.unparse(attribute)
         if path in self.framework.functions:
-            return ast.parse(self.framework.functions[path], mode="eval").body
+            return parse_python(self.framework.functions[path], mode="eval").body
         if path == "np.pi":
             return ast.Constant(3.141592653589793)
         if attribute.attr not in METHODS or path.startswith(("np.", "scipy.")):
