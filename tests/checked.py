@@ -126,7 +126,7 @@ def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
         if not kinds or kind in kinds:
             yield kernel_plan(derivatives, kind)
     if not kinds or OPERATOR in kinds:
-        plan = operator_plan(derivatives, structured(derivatives))
+        plan = operator_plan(derivatives, structured(derivatives, function.kinds))
         if plan.outputs:
             yield plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -136,7 +136,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         for kind in function.kinds
     ]
     has_operator = function.operator and find_target(target).operators
-    operator = _operator(derivatives) if has_operator else None
+    operator = _operator(derivatives, function.kinds) if has_operator else None
     parts = operator.function.plan.outputs if operator else ()
     return ModuleDescription(
         name=function.name,
@@ -186,9 +186,9 @@ def _of_outputs(values: Mapping[str, object]) -> object:
     return values.get("", values)
 
 
-def _operator(derivatives: Derivatives) -> OperatorDescription:
+def _operator(derivatives: Derivatives, kinds: Collection[str]) -> OperatorDescription:
     """Describe the function that returns the Jacobian's or the Hessian's operators."""
-    operators = structured(derivatives)
+    operators = structured(derivatives, kinds)
     kind = operators.kind
     result = _with_prefix(_result(derivatives, kind), "operator")
     plan = operator_plan(derivatives, operators)
@@ -396,7 +396,8 @@ def _dump_plan(function: Function, target: str) -> str:
     derivatives = function.derivatives
     plans = [kernel_plan(derivatives, kind, target) for kind in function.kinds]
     if function.operator and find_target(target).operators:
-        plans.append(operator_plan(derivatives, structured(derivatives)))
+        operators = structured(derivatives, function.kinds)
+        plans.append(operator_plan(derivatives, operators))
     return "\n\n".join(str(plan) for plan in plans if plan.outputs)
 
 

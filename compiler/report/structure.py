@@ -41,7 +41,7 @@ def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, A
         conditions = ", ".join(function.requirements)
         raise ShapeError(f"{function.name}: {shown(dict(sizes))} does not meet {conditions}")
     derivatives = function.derivatives
-    operator_form = structured(derivatives)
+    operator_form = structured(derivatives, function.kinds)
     results = derivatives.results(operator_form.kind)
     for node in results.values():
         count = math.prod(_shape(node.shape, sizes))

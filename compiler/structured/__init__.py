@@ -7,12 +7,14 @@ both (diagonal), or summed: the Jacobian of X @ X is V -> X @ V + V @ X, for whi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
 from derivatrix.compiler.differentiate.projection import PROJECTED
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
+from derivatrix.compiler.plan.recurrences import is_stacked_loop
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugate_factors
 from derivatrix.compiler.structured.descriptor import descriptor
@@ -25,7 +27,8 @@ __all__ = ["Operator", "Structured", "Term", "structured"]
 class Operator:
     """One block. `batched`: both sides have the batch as axis 0, linked sample by sample.
     `projected`: the structure of an input on which the block is projected, or "". `structure`: the
-    descriptor, such as "diagonal + rank 1"."""
+    descriptor, such as "diagonal + rank 1". `runs_loops`: whether each product is a JVP or VJP,
+    which runs the loops over time of the function, instead of products with the terms."""
 
     key: Key
     output_shape: Shape
@@ -34,6 +37,13 @@ class Operator:
     projected: str
     structure: str
     terms: tuple[Term, ...]
+    runs_loops: bool = False
+
+    @property
+    def block(self) -> tuple[str, str]:
+        """The names of the row, an output or an input, and of the column, an input."""
+        row, *columns = self.key
+        return (row, columns[-1]) if columns else ("", row)
 
 
 @dataclass(frozen=True)
@@ -66,15 +76,22 @@ class Structured:
         return f"{self.kind.capitalize()}{output} by {' and '.join(dict.fromkeys(inputs))}"
 
 
-def structured(derivatives: Derivatives) -> Structured:
-    """Build the Jacobian of a function, or the Hessian of a scalar one, as operators."""
+def structured(derivatives: Derivatives, kinds: Collection[str] = ()) -> Structured:
+    """Build the Jacobian of a function, or the Hessian of a scalar one, as operators. Those of
+    loops run products of `kinds`, the kinds that the function's module has, if it has them."""
     function = derivatives.function
     kind = "hessian" if function.is_scalar else "jacobian"
     results = derivatives.batched(kind)
     nodes = derivatives.with_lengths(derivatives.with_selections(list(results.values())))
     nodes = with_adjugate_factors(nodes)
     block_terms: dict[Key, list[Term]] = {}
+    loops: set[Key] = set()
+    has_products = {"hvp"} if function.is_scalar else {"jvp", "vjp"}
     for key, node in zip(results, nodes, strict=True):
+        if has_products <= {*kinds} and any(map(is_stacked_loop, ir.topological([node]))):
+            loops.add(key)
+            block_terms[key] = []
+            continue
         rank = node.ndim - derivatives.inputs[key[-1]].ndim
         block_terms[key] = terms(node, rank, key[-1] in function.batch)
     all_terms = [term for block in block_terms.values() for term in block]
@@ -83,12 +100,15 @@ def structured(derivatives: Derivatives) -> Structured:
     operators = []
     for key, block in block_terms.items():
         simplified = [term.with_parts(parts) for term in block]
-        operators.append(_operator(derivatives, key, merge_terms(simplified, shared_parts)))
+        merged = merge_terms(simplified, shared_parts)
+        operators.append(_operator(derivatives, key, merged, key in loops))
     parts_used = tuple(shared_parts.nodes)
     return Structured(kind, parts_used, tuple(operators), function.output_names)
 
 
-def _operator(derivatives: Derivatives, key: Key, block: tuple[Term, ...]) -> Operator:
+def _operator(
+    derivatives: Derivatives, key: Key, block: tuple[Term, ...], runs_loops: bool
+) -> Operator:
     """Build the block of a Jacobian by one input, or of a Hessian by two."""
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
@@ -108,6 +128,7 @@ def _operator(derivatives: Derivatives, key: Key, block: tuple[Term, ...]) -> Op
         (batch_axis if batched else ()) + column.shape,
         batched,
         next((structure for structure in structures if structure in PROJECTED), ""),
-        descriptor(regular_terms, batched),
+        "loop" if runs_loops else descriptor(regular_terms, batched),
         block,
+        runs_loops,
     )

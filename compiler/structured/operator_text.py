@@ -21,6 +21,8 @@ def operator_lines(
 ) -> tuple[str, ...]:
     """Write the expression, an argument a line, and add the names that it reads to `names`. At its
     place, `_parts` is the tuple of arrays and `_dtype` their type."""
+    if operator.runs_loops:
+        return _loop_operator_lines(name, operator, _Texts(rename, {}, names))
     masks = list(dict.fromkeys(node for term in operator.terms for node, _ in term.masks))
     numbers = {node: number for number, node in enumerate((*structured.parts, *masks))}
     texts = _Texts(rename, numbers, names)
@@ -35,6 +37,17 @@ def operator_lines(
         f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r}, (",
         *(f"        {texts.term(term)}," for term in operator.terms),
         f"    ), _parts, {triangles}, _dtype)",
+    )
+
+
+def _loop_operator_lines(name: str, operator: Operator, texts: _Texts) -> tuple[str, ...]:
+    """Write the expression of an operator that runs loops. At its place, `_derivatives` has the
+    functions that multiply by it."""
+    shapes = tuple_text((texts.sizes(operator.output_shape), texts.sizes(operator.input_shape)))
+    flags = f"{operator.batched!r}, {operator.projected!r}, {operator.block!r}"
+    return (
+        f"{texts.helper('_LoopOperator')}({name!r}, {operator.structure!r},",
+        f"    {shapes}, {flags}, {texts.helper('_derivatives')}, _dtype)",
     )
 
 

@@ -40,8 +40,11 @@ HELPERS = (
     *(f"cpu.blas.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
 )
 """Helpers that the text of a module may name, besides kernels and functions of numbers."""
-OPERATOR_HELPERS = ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")
-"""Helpers of `common.linear_map` that the text of operators may name."""
+OPERATOR_HELPERS = {
+    **dict.fromkeys(("_Operator", "_tri", "_packed", "_ratio", "_nonzero"), "linear_map"),
+    "_LoopOperator": "loop_operator",
+}
+"""Helper that the text of operators may name -> its file in the support's `common`."""
 MAX_SUMMARY_LENGTH = 90
 """Length up to which a formula is the summary of its kernel, in characters."""
 NEWTON_HELPERS = (
@@ -97,8 +100,8 @@ def _data(module: ModuleDescription, used: Imports) -> tuple[str, tuple[str, ...
     need."""
     operator, imports = module.operator, Imports()
     text = operator_text(operator, module.name) if operator else None
-    for name in text.names & {*OPERATOR_HELPERS} if text else ():
-        imports.add(f"common.linear_map.{name}")
+    for name in text.names & OPERATOR_HELPERS.keys() if text else ():
+        imports.add(f"common.{OPERATOR_HELPERS[name]}.{name}")
     if text and "math" in text.names:
         imports.require("math")
     support = support_files([*used.support.values(), *imports.support.values()])

@@ -162,7 +162,8 @@ class OperatorText:
 
 
 def operator_text(operator: OperatorDescription, owner: str) -> OperatorText:
-    """Print the function that makes the operators from `_parts`, `_dtype` and sizes."""
+    """Print the function that makes the operators from `_parts`, `_dtype`, for operators that run
+    loops `_derivatives`, and sizes."""
     plan, structured = operator.function.plan, operator.structured
     local = local_sizes(plan)
     lines: list[str] = []
@@ -172,7 +173,8 @@ def operator_text(operator: OperatorDescription, owner: str) -> OperatorText:
         text = operator_lines(title, item, structured, lambda size: size.xreplace(local), names)
         lines += [*text[:-1], f"{text[-1]},"]
     sizes = [size.local for size in plan.sizes if size.local in names]
-    return OperatorText(", ".join(["_parts", "_dtype", *sizes]), lines, names)
+    parameters = ["_parts", "_dtype", *({"_derivatives"} & names), *sizes]
+    return OperatorText(", ".join(parameters), lines, names)
 
 
 def local_name(plan: Plan, name: str) -> str:

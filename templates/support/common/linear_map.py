@@ -48,8 +48,8 @@ class _Operator:
     `scipy.sparse.linalg.LinearOperator`. `structure` describes its terms in words.
     """
 
-    def __new__(cls, *arguments):
-        return object.__new__(_operator_class())
+    def __new__(cls: Any, *arguments: Any) -> Any:
+        return object.__new__(_operator_class(cls))
 
     def __init__(self, name, structure, shapes, batched, projected, terms, parts, masks, dtype):
         self.name = name
@@ -69,7 +69,8 @@ class _Operator:
     def __reduce__(self):
         state: Any = super().__getstate__()
         # routes are closures, which cannot be pickled; the next product makes new ones
-        return _Operator.__new__, (_Operator,), {**state, "_routes": {}}
+        declared = type(self).__bases__[0]
+        return declared.__new__, (declared,), {**state, "_routes": {}}
 
     def split_batch(self, axes):
         """Give the arrays of the operator these batch axes in place of the one of its terms."""
@@ -94,13 +95,17 @@ class _Operator:
             shapes = self._input_shape, self._output_shape
             transpose._output_shape, transpose._input_shape = shapes
             transpose.shape = self.shape[::-1]
-            transpose._terms = tuple(
-                term._replace(outputs=term.inputs, inputs=term.outputs) for term in self._terms
-            )
-            transpose._routes = {}
+            transpose._exchange_sides()
             transpose._transposed = self
             self._transposed = transpose
         return self._transposed
+
+    def _exchange_sides(self):
+        """Transpose the terms."""
+        self._terms = tuple(
+            term._replace(outputs=term.inputs, inputs=term.outputs) for term in self._terms
+        )
+        self._routes = {}
 
     def _transpose(self):
         return self.T
@@ -377,12 +382,12 @@ class _Operator:
 
 
 @cache
-def _operator_class():
-    """Make the class of operators. It imports SciPy's base class, which takes time, for the first
+def _operator_class(cls):
+    """Make the class of an operator. It imports SciPy's base class, which takes time, for the first
     operator."""
     from scipy.sparse.linalg import LinearOperator
 
-    return type(_Operator.__name__, (_Operator, LinearOperator), {"__doc__": _Operator.__doc__})
+    return type(cls.__name__, (cls, LinearOperator), {"__doc__": cls.__doc__})
 
 
 def _dense(name, value, dtype):

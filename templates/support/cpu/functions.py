@@ -138,7 +138,7 @@ class Module(_Module):
         calls = self.data["calls"].items()
         functions = [self._function(name, *call) for name, call in calls]
         if self.data["operators"]:
-            functions.append(self._operators(**self.data["operators"]))
+            functions.append(self._operators(functions, **self.data["operators"]))
         return functions
 
     def _function(self, name, kernel_name, returns):
@@ -224,9 +224,12 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def _operators(self, name, signature, parts, returns, kernel=None, **signature_options):
+    def _operators(
+        self, functions, name, signature, parts, returns, kernel=None, **signature_options
+    ):
         """Make a public function that returns Jacobians or Hessians as operators.
 
+        functions: the other public functions, which multiply by operators that run loops.
         signature: the inputs of the function, and the outputs of `kernel`, if there is one. parts:
         names of the inputs and outputs that the operators are made of by `make_operators` of the
         data file, from these arrays, their dtype and sizes. returns: of the operators, in order,
@@ -241,9 +244,14 @@ class Module(_Module):
         }
         array_texts |= {local: f"_array_{local}" for local in kernel_signature.outputs}
         arrays = [array_texts[local] for local in parts]
-        sizes_read = build.__code__.co_varnames[2 : build.__code__.co_argcount]
-        passed = [tuple_text(arrays), "_dtype", *map(texts.in_locals, sizes_read)]
+        sizes_read = [*build.__code__.co_varnames[2 : build.__code__.co_argcount]]
+        passed = [tuple_text(arrays), "_dtype"]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
+        if "_derivatives" in sizes_read[:1]:
+            sizes_read.pop(0)
+            scope["_at"] = self._derivatives(functions)
+            passed.append(f"_at(*(_array.copy() for _array in {tuple_text(texts.parameters)}))")
+        passed += map(texts.in_locals, sizes_read)
         call: list = []
         can_fail = kernel is not None and self.kernels[kernel].can_fail
         if kernel is not None:
@@ -261,6 +269,20 @@ class Module(_Module):
             f"    return {texts.returned.delivered}",
         ]
         return define_function(self, name, lines, texts, scope, can_fail)
+
+    def _derivatives(self, functions):
+        """Return the function that binds the functions which multiply by derivatives to a point."""
+        from ..common.loop_operator import LoopDerivatives
+
+        by_name = {function.__name__: function for function in functions}
+        positions = {entry["name"]: place for place, entry in enumerate(self.names["INPUTS"])}
+        places = {name: positions[name] for name in self.names["WRT"]}
+        is_scalar = "hvp" in by_name
+        forward, backward = ("hvp", "") if is_scalar else ("jvp", "vjp")
+        outputs = tuple(self.outputs)
+        return lambda *arguments: LoopDerivatives(
+            by_name[forward], by_name.get(backward), arguments, places, outputs
+        )
 
 
 def _nearest(structure, array):
