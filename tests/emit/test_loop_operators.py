@@ -67,6 +67,23 @@ def test_products_are_those_of_the_array(function: Function, length: int) -> Non
             np.testing.assert_allclose(map_.matmat(columns), entries @ columns, atol=1e-12)
 
 
+def test_several_batch_axes() -> None:
+    module = dx.compile(ARRAYS)
+    sizes = {"T": 3, "n": 2, "batch": 6}
+    values = arguments(ARRAYS, sizes)
+    flat = module.jacobian_operator(*values.values()).states
+    values["X"] = values["X"].reshape(2, 3, 3, 2)
+    split = module.jacobian_operator(*values.values()).states
+    for name in ("X", "S"):
+        one, other = getattr(split, name), getattr(flat, name)
+        assert one.output_shape == (2, 3, 3, 2)
+        tangent = np.ones(one.input_shape)
+        product = (other @ tangent.reshape(other.input_shape)).reshape(one.output_shape)
+        np.testing.assert_allclose(one @ tangent, product, rtol=1e-14)
+        entries = other.todense()
+        np.testing.assert_allclose(one.todense(), entries.reshape(2, 3, *entries.shape[1:]))
+
+
 def test_an_operator_holds_the_point_and_is_pickled() -> None:
     module = dx.compile(NUMBER)
     values = arguments(NUMBER, {"T": 3, "n": 2})

@@ -90,7 +90,9 @@ class _LoopOperator(_Operator):
         term = (1.0, array.shape, (outputs,), (shared + inputs,), ((0, outputs + inputs),))
         shapes = self._output_shape, self._input_shape
         arguments = (self.name, self.structure, shapes, self._batched, self._projected)
-        return _Operator(*arguments, (term,), (array,), (), self.dtype)
+        explicit = _Operator(*arguments, (term,), (array,), (), self.dtype)
+        explicit.output_shape, explicit.input_shape = self.output_shape, self.input_shape
+        return explicit
 
     def todense(self):
         return self._explicit.todense()
