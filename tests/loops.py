@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import scipy
@@ -21,6 +23,12 @@ class Case:
 
     function: Function
     value: Callable[..., Any]
+
+
+def with_checkpoint(declaration: Callable[[], Any], steps: int) -> Any:
+    """Declare with loops over segments of `steps` steps in place of plain loops."""
+    with patch.object(dx, "scan", partial(dx.scan, checkpoint=steps)):
+        return declaration()
 
 
 def elman() -> Case:

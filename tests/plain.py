@@ -115,7 +115,8 @@ def plain_kernel(
     scope.update(plan.constants)
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in plan.kernels)
     scope.update((kernel_name(path), function(name)) for name, path in cpu.SCALARS.items())
-    scope.update((variant.name, plain_kernel(variant, calls)) for variant in plan.variants)
+    called = (*plan.variants, *(loop.step for loop in plan.recurrences))
+    scope.update((callee.name, plain_kernel(callee, calls)) for callee in called)
     heading = text.heading[[line.startswith("def ") for line in text.heading].index(True) :]
     exec("\n".join([*heading, body]), scope)
     return partial(scope[text.name])

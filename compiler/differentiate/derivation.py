@@ -19,6 +19,7 @@ import sympy
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.projection import PROJECTED
+from derivatrix.compiler.differentiate.segments import with_whole_loops
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas import tree as kinds
@@ -252,7 +253,7 @@ class _Derivation:
 
     def steps(self) -> Iterator[Step]:
         """Write the function if its text is long, its differential line by line, and the result."""
-        (root,) = simplify([self.derivatives.function.expression])
+        (root,) = simplify(with_whole_loops([self.derivatives.function.expression]))
         differential_lines = list(lines(root, self.leaf, self.printer))
         formula = self._formula(root)
         name = self.printer.text(formula.tree, ATOM)

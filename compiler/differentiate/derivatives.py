@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain, count
 from typing import Any
 
-import sympy
-
 from derivatrix.compiler.differentiate.linearise import (
     differentiable,
     jacobians,
@@ -23,6 +21,7 @@ from derivatrix.compiler.differentiate.linearise import (
     tangent_of,
 )
 from derivatrix.compiler.differentiate.projection import PROJECTED, project
+from derivatrix.compiler.differentiate.segments import with_whole_loops
 from derivatrix.compiler.formulas import (
     STYLES,
     Side,
@@ -34,10 +33,9 @@ from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.ir.declaration import Declaration
-from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, readings
+from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Leaf, Node, einsum, full
-from derivatrix.compiler.ir.numpy_text import numpy_text
-from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.numpy_text import numpy_text, size_texts
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
@@ -67,6 +65,7 @@ class Derivatives:
             for output, node in function.outputs
         }
         self._results: dict[str, dict[Key, Node]] = {}
+        self._whole_results: dict[str, dict[Key, Node]] = {}
         self._kernel_results: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
         self._index_results: dict[str, dict[Key, Node]] = {}
 
@@ -85,7 +84,16 @@ class Derivatives:
         return {leaf: self.tangent(leaf) for leaf in self.wrt}
 
     def results(self, kind: str) -> dict[Key, Node]:
-        """Derive the results of a kind, without the batch axis, in canonical form."""
+        """Derive the results of a kind, without the batch axis, in canonical form. Loops over
+        segments are plain loops, as in formulas."""
+        if kind not in self._whole_results:
+            results = self._in_segments(kind)
+            nodes = _as_plain_loops([*results.values()])
+            self._whole_results[kind] = dict(zip(results, nodes, strict=True))
+        return self._whole_results[kind]
+
+    def _in_segments(self, kind: str) -> dict[Key, Node]:
+        """Derive the results of a kind, without the batch axis, with loops over segments."""
         if not isinstance(kind, str) or kind not in self.kinds:
             raise DeclarationError(
                 f"{self.function.name}: there is no {shown(kind)}; it has {', '.join(self.kinds)}"
@@ -98,7 +106,7 @@ class Derivatives:
 
     def batched(self, kind: str) -> dict[Key, Node]:
         """Derive the results of a kind with the batch axis; sum a VJP by an unbatched input."""
-        results = self.results(kind)
+        results = self._in_segments(kind)
         if not self.function.batch:
             return results
         summed = set(self.function.wrt) - set(self.function.batch) if kind == "vjp" else set()
@@ -270,7 +278,10 @@ class Derivatives:
                 name: self._with_batch(node, summed=False) for name, node in expressions.items()
             }
         sizes = self._size_texts()
-        return {name: numpy_text(node, sizes) for name, node in expressions.items()}
+        nodes = with_whole_loops([*expressions.values()])
+        return {
+            name: numpy_text(node, sizes) for name, node in zip(expressions, nodes, strict=True)
+        }
 
     def formula(self, kind: str, wrt: Any, style: str, output: str | None = None) -> str:
         """Render the formula of one result; see `Function.formula`."""
@@ -294,12 +305,13 @@ class Derivatives:
         evaluated; index those with adjugates in place of inverses; others the plain results."""
         if style == "numpy":
             results = self.kernel(kind)[1]
-            return dict(zip(results, with_root_lengths(list(results.values())), strict=True))
+            nodes = with_root_lengths(_as_plain_loops([*results.values()]))
+            return dict(zip(results, nodes, strict=True))
         if style != "index":
             return self.results(kind)
         if kind not in self._index_results:
             results = self._with_general_tangents(kind)[1]
-            nodes = with_adjugates(list(results.values()))
+            nodes = with_adjugates(_as_plain_loops([*results.values()]))
             self._index_results[kind] = dict(zip(results, nodes, strict=True))
         return self._index_results[kind]
 
@@ -470,10 +482,7 @@ def cotangent_name(output: str) -> str:
     return f"cotangent_{output}" if output else "cotangent"
 
 
-def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
-    """Write each dimension as NumPy reads it off an array, such as "X.shape[0]"."""
-    values: dict[sympy.Basic, sympy.Basic] = {}
-    for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
-        text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
-        values[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **values})
-    return {str(symbol): index(value) for symbol, value in values.items()}
+def _as_plain_loops(nodes: list[Node]) -> list[Node]:
+    """Write results with plain loops in place of loops over segments, in canonical form."""
+    plain = with_whole_loops(nodes)
+    return nodes if plain == nodes else simplify(plain, final=True)

@@ -9,7 +9,7 @@ again, so that derivatives of every order exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import count
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import size_texts
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import render
@@ -46,7 +45,7 @@ from derivatrix.compiler.ir.nodes import (
     used_slots,
     zeros,
 )
-from derivatrix.compiler.ir.numpy_text import numpy_tuple
+from derivatrix.compiler.ir.numpy_text import numpy_tuple, size_texts
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
 from derivatrix.compiler.ir.substitute import substitute
@@ -83,9 +82,9 @@ def run_recurrence(
     }
     ordered = {leaf: slices[leaf] for leaf in (*added, *slices)}
     parameters = {leaf: array for leaf, array in parameters.items() if leaf in used}
-    parameters |= _size_parameters(following, [*carries, *ordered, *parameters])
+    parameters |= size_parameters(following, [*carries, *ordered, *parameters])
     structures = {
-        leaf: _structure(array.node, leaf)
+        leaf: known_structure(array.node, leaf)
         for leaf, array in (*carries.items(), *ordered.items(), *parameters.items())
     }
     while True:
@@ -103,7 +102,7 @@ def run_recurrence(
             break
         structures |= after_step
     shown = distinct(
-        _variable_name(names.get(leaf, leaf.name), str(renamed[leaf].name))
+        variable_name(names.get(leaf, leaf.name), str(renamed[leaf].name))
         for leaf in (*parameters, *carries, *ordered)
     )
     loop = Loop(
@@ -121,6 +120,31 @@ def run_recurrence(
     operation = recurrence(loop)
     operands = [*carries.values(), *ordered.values(), *parameters.values()]
     return [apply(operation, *operands, output=output) for output in range(len(carries))]
+
+
+def run_loop(
+    carries: Placeholders,
+    slices: Placeholders,
+    parameters: Placeholders,
+    following: Sequence[Node],
+    outputs: Sequence[Node],
+    length: Dimension,
+    is_reversed: bool,
+    names: Mapping[Leaf, str],
+) -> tuple[list[Array], list[Array]]:
+    """Return the states of a loop as `run_recurrence` does, and the stacked outputs of its steps,
+    expressions of the placeholders in `outputs`."""
+    states = []
+    if carries:
+        states = run_recurrence(
+            *(carries, slices, parameters, following, length, is_reversed), names=names
+        )
+    after = [Leaf(f"{leaf.name} after", leaf.shape, role="placeholder") for leaf in carries]
+    values: dict[Node, Node] = {leaf: a.node for leaf, a in (*slices.items(), *parameters.items())}
+    for before_leaf, after_leaf, array in zip(carries, after, states, strict=True):
+        values[before_leaf] = before_steps(array, is_reversed).node
+        values[after_leaf] = after_steps(array, is_reversed).node
+    return states, over_time(with_states(outputs, following, after), values, length)
 
 
 @cache
@@ -225,7 +249,7 @@ STRUCTURES = ("spd", "symmetric", "lower", "upper")
 """Structures that steps of loops may keep, the strongest first."""
 
 
-def _structure(node: Node, leaf: Leaf) -> str:
+def known_structure(node: Node, leaf: Leaf) -> str:
     """Return the structure of the matrices that a placeholder stands for."""
     if leaf.ndim < 2 or leaf.structure != "general":
         return leaf.structure
@@ -244,17 +268,17 @@ def _has(node: Node, structure: str) -> bool:
     return (is_zero(node) and structure != "spd") or DECLARED_FACTS[structure] <= facts(node)
 
 
-def _size_parameters(following: Sequence[Node], operands: Sequence[Leaf]) -> dict[Leaf, Array]:
+def size_parameters(following: Sequence[Node], operands: Sequence[Leaf]) -> dict[Leaf, Array]:
     """Make a parameter, an array of zeros, for each size that a step reads and that no operand's
     shape gives."""
     unread = size_symbols(following) - {*readings([leaf.shape for leaf in operands])}
     return {
-        Leaf(f"size {size}", (size,), role="placeholder"): Array(zeros((size,)))
+        Leaf(f"_size_{size}", (size,), role="placeholder"): Array(zeros((size,)))
         for size in sorted(unread, key=str)
     }
 
 
-def _variable_name(name: str, default: str) -> str:
+def variable_name(name: str, default: str) -> str:
     """Return a name that may be a variable's: with an underscore for "sum" and "lambda"."""
     return next((wish for wish in (name, f"{name}_") if is_variable(wish)), default)
 
@@ -286,6 +310,10 @@ class _Recurrence:
                     f"scan: {self.names[leaf]} has shape {shape_text(core)}, expected "
                     f"{shape_text(shape)}"
                 )
+        return self._result_shapes
+
+    @property
+    def _result_shapes(self) -> tuple[Shape, ...]:
         states = sympy.expand(self.loop.length + 1)
         return tuple((states, *leaf.shape) for leaf in self.loop.carries)
 
@@ -461,31 +489,13 @@ class _Recurrence:
         self, arguments: Sequence[np.ndarray], parameters: Parameters
     ) -> tuple[np.ndarray, ...]:
         """Run the loop for each index of the leading axes."""
-        stacks = [
-            array.shape[: array.ndim - len(shape)]
-            for array, shape in zip(arguments, self.argument_shapes, strict=True)
-        ]
-        stack = np.broadcast_shapes(*stacks)
-        arrays = [
-            np.broadcast_to(array, stack + array.shape[len(axes) :])
-            for array, axes in zip(arguments, stacks, strict=True)
-        ]
-        sizes = self._sizes([array.shape[len(stack) :] for array in arrays])
-        length = int(evaluate(self.loop.length, sizes))
-        results = tuple(
-            np.empty((*stack, length + 1, *array.shape[len(stack) :]))
-            for array, _ in zip(arrays, self.loop.carries, strict=False)
-        )
-        for at in np.ndindex(*stack):
-            states = self._states([array[at] for array in arrays], length, sizes)
-            for result, state in zip(results, states, strict=True):
-                result[at] = state
-        return results
+        return value_by_index(arguments, self.argument_shapes, self._result_shapes, self._states)
 
     def _states(
-        self, arguments: Sequence[np.ndarray], length: int, sizes: Mapping[str, int]
+        self, arguments: Sequence[np.ndarray], sizes: Mapping[str, int]
     ) -> list[np.ndarray]:
         loop = self.loop
+        length = int(evaluate(loop.length, sizes))
         values = {leaf.name: a for leaf, a in zip(loop.operands, arguments, strict=True)}
         states = [[np.asarray(values[leaf.name], dtype=np.float64) for leaf in loop.carries]]
         times = range(length)
@@ -496,14 +506,6 @@ class _Recurrence:
         if loop.is_reversed:
             states.reverse()
         return [np.stack(carry_states) for carry_states in zip(*states, strict=True)]
-
-    def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for symbol, reading in readings(self.argument_shapes).items():
-            length = sympy.Integer(shapes[reading.position][reading.axis])
-            value = reading.value.xreplace({LENGTH: length})
-            sizes[symbol.name] = int(evaluate(value, sizes))
-        return sizes
 
     # Text
 
@@ -553,6 +555,40 @@ class _Recurrence:
             f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
             f"({states}, *a))"
         )
+
+
+def value_by_index(
+    arguments: Sequence[np.ndarray],
+    argument_shapes: Sequence[Shape],
+    result_shapes: Sequence[Shape],
+    value: Callable[[list[np.ndarray], Mapping[str, int]], Sequence[np.ndarray]],
+) -> tuple[np.ndarray, ...]:
+    """Compute the results of an operation for each index of the leading axes.
+
+    argument_shapes, result_shapes: without these axes. value: computes the results for one index,
+    and for sizes by their names.
+    """
+    stacks = [
+        array.shape[: array.ndim - len(shape)]
+        for array, shape in zip(arguments, argument_shapes, strict=True)
+    ]
+    stack = np.broadcast_shapes(*stacks)
+    arrays = [
+        np.broadcast_to(array, stack + array.shape[len(axes) :])
+        for array, axes in zip(arguments, stacks, strict=True)
+    ]
+    sizes: dict[str, int] = {}
+    for symbol, reading in readings(argument_shapes).items():
+        length = sympy.Integer(arrays[reading.position].shape[len(stack) + reading.axis])
+        sizes[symbol.name] = int(evaluate(reading.value.xreplace({LENGTH: length}), sizes))
+    results = tuple(
+        np.empty((*stack, *(int(evaluate(size, sizes)) for size in shape)))
+        for shape in result_shapes
+    )
+    for at in np.ndindex(*stack):
+        for result, part in zip(results, value([a[at] for a in arrays], sizes), strict=True):
+            result[at] = part
+    return results
 
 
 def step_text(loop: Loop) -> str:

@@ -14,7 +14,6 @@ from itertools import count
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import size_texts
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.linearise import jacobian_of_linear
 from derivatrix.compiler.formulas import render
@@ -26,7 +25,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings,
 from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Apply, Leaf, Node, leaves
-from derivatrix.compiler.ir.numpy_text import numpy_text
+from derivatrix.compiler.ir.numpy_text import numpy_text, size_texts
 from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from derivatrix.compiler.differentiate.recurrence import last_state
 from derivatrix.compiler.frontends.rearrange import moveaxis
 from derivatrix.compiler.frontends.scans import run_scan
 from derivatrix.compiler.ir.arrays import Array, asarray
@@ -19,6 +18,7 @@ def scan(
     xs: Any = None,
     length: Any = None,
     reverse: bool = False,
+    checkpoint: int | None = None,
 ) -> tuple[Any, Any]:
     """Loop over the leading axis of `xs`, as `jax.lax.scan` does: the carry after the last step,
     and the outputs of all steps, stacked.
@@ -26,15 +26,17 @@ def scan(
     step: (carry, x) -> (carry, y), called once with symbols. Other symbols are simply used in it.
     init: the carry before the first step. xs: arrays whose leading axes have one length, symbolic
     or not, of which x has no leading axis; None: x is None, and `length` is the number of steps.
-    reverse: whether the loop runs from the last x to the first. Carry, x and y are arrays, or
-    tuples or mappings of arrays; y may be None.
+    reverse: whether the loop runs from the last x to the first. checkpoint: the number of steps of
+    a segment; kernels then keep the carries between segments only, and compute the others again
+    for derivatives, instead of all carries. Carry, x and y are arrays, or tuples or mappings of
+    arrays; y may be None.
 
-    Raises DeclarationError for a missing or wrong length and for a step that does not return a pair
-    or changes the structure of the carry, ShapeError for xs of different lengths and for a step
-    that changes the shape of the carry.
+    Raises DeclarationError for a missing or wrong length, for a checkpoint that is no positive
+    integer, and for a step that does not return a pair or changes the structure of the carry,
+    ShapeError for xs of different lengths and for a step that changes the shape of the carry.
     """
-    starts, states, outputs = run_scan(step, init, xs, length, reverse)
-    return starts.like(last_state(array, reverse) for array in states), outputs
+    last, _, outputs = run_scan(step, init, xs, length, reverse, checkpoint)
+    return last, outputs
 
 
 def cumprod(array: Any, axis: int = -1) -> Array:

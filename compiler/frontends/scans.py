@@ -9,17 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.differentiate.recurrence import (
-    after_steps,
-    before_steps,
-    distinct,
-    over_time,
-    run_recurrence,
-    with_states,
-)
+from derivatrix.compiler.differentiate.recurrence import distinct, last_state, run_loop
+from derivatrix.compiler.differentiate.segments import run_segments
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.dimensions import Dimension, dimension, shape_text
-from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from derivatrix.compiler.ir.nodes import Leaf, leaves
 from derivatrix.compiler.ir.resize import rename
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.simplify import simplify
@@ -37,14 +31,21 @@ _open_scans: list[str] = []
 
 
 def run_scan(
-    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any, reverse: bool
-) -> tuple[Arrays, list[Array], Any]:
-    """Loop as `scan` does. Return the first carry, the states (T + 1, ...) of its arrays, which
-    begin with it, or end if reversed, and the stacked outputs."""
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: Any,
+    reverse: bool,
+    checkpoint: Any = None,
+) -> tuple[Any, list[Array], Any]:
+    """Loop as `scan` does. Return the carry after the last step; the states (T + 1, ...) of its
+    arrays, which begin with the first carry, or end if reversed, none with a checkpoint; and the
+    stacked outputs."""
     title = getattr(step, "__name__", "step")
     if not isinstance(reverse, bool | np.bool_):
         raise DeclarationError(f"scan: reverse of {title} is True or False, not {shown(reverse)}")
     reverse = bool(reverse)
+    segment_steps = None if checkpoint is None else _segment_steps(title, checkpoint)
     carry_name, x_name = _parameter_names(step)
     starts = Arrays(f"scan: init of {title}", carry_name, init)
     sources = Arrays(f"scan: xs of {title}", x_name, xs)
@@ -88,28 +89,21 @@ def run_scan(
         [Leaf(final[leaf.name], leaf.shape, role="placeholder") for leaf in group]
         for group in (carries, slices)
     )
-    next_carries, outputs_of_step = nodes[: len(carries)], nodes[len(carries) :]
-    values: dict[Node, Node] = {
-        leaf: array.node for leaf, array in zip(slices, sources.arrays, strict=True)
-    }
-    states = []
-    if carries:
-        states = run_recurrence(
-            dict(zip(carries, starts.arrays, strict=True)),
-            dict(zip(slices, sources.arrays, strict=True)),
-            {leaf: Array(leaf) for leaf in free},
-            next_carries,
-            steps,
-            reverse,
-            names={leaf: _symbol_name(leaf) for leaf in free}
-            | dict(zip((*carries, *slices), names, strict=True)),
-        )
-    after = [Leaf(f"{leaf.name} after", leaf.shape, role="placeholder") for leaf in carries]
-    for before_leaf, after_leaf, array in zip(carries, after, states, strict=True):
-        values[before_leaf] = before_steps(array, reverse).node
-        values[after_leaf] = after_steps(array, reverse).node
-    stacked = over_time(with_states(outputs_of_step, next_carries, after), values, steps)
-    return starts, states, outputs.like(stacked)
+    states: list[Array] = []
+    loop = (
+        dict(zip(carries, starts.arrays, strict=True)),
+        dict(zip(slices, sources.arrays, strict=True)),
+        {leaf: Array(leaf) for leaf in free},
+        *(nodes[: len(carries)], nodes[len(carries) :], steps, reverse),
+        {leaf: _symbol_name(leaf) for leaf in free}
+        | dict(zip((*carries, *slices), names, strict=True)),
+    )
+    if segment_steps is None or not carries:
+        states, stacked = run_loop(*loop)
+        last = [last_state(array, reverse) for array in states]
+    else:
+        last, stacked = run_segments(*loop, segment_steps)
+    return starts.like(last), states, outputs.like(stacked)
 
 
 class Arrays:
@@ -215,6 +209,17 @@ def _step_count(title: str, sources: Arrays, length: Any) -> Dimension:
         text = ", ".join(f"{name} has {size}" for name, size in lengths.items())
         raise ShapeError(f"{sources.place}: the lengths differ: {text}")
     return next(iter(lengths.values()))
+
+
+def _segment_steps(title: str, checkpoint: Any) -> int:
+    """Return the number of steps of a segment. Raises DeclarationError unless it is positive."""
+    is_integer = isinstance(checkpoint, int | np.integer) and not isinstance(checkpoint, bool)
+    if not is_integer or checkpoint < 1:
+        raise DeclarationError(
+            f"scan: checkpoint of {title} is {shown(checkpoint)}; it is an integer from 1 up, the "
+            "number of steps of a segment"
+        )
+    return int(checkpoint)
 
 
 def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:

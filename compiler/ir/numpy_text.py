@@ -18,7 +18,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions as scalars
-from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.numpy_spelling import (
     ATOM,
@@ -73,6 +73,15 @@ def numpy_text(root: ir.Node, sizes: Mapping[str, str]) -> str:
 def numpy_tuple(roots: Sequence[ir.Node], sizes: Mapping[str, str]) -> str:
     """Print the tuple of `roots`, which share the names of nodes used repeatedly."""
     return _Writer(roots, sizes).result(is_tuple=True)
+
+
+def size_texts(leaves: Sequence[ir.Leaf]) -> dict[str, str]:
+    """Write each dimension as NumPy reads it off an array, such as "X.shape[0]"."""
+    values: dict[sympy.Basic, sympy.Basic] = {}
+    for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
+        text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
+        values[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **values})
+    return {str(symbol): index(value) for symbol, value in values.items()}
 
 
 class _Writer:

@@ -113,6 +113,61 @@ class Loop:
         return self.carries + self.slices + self.parameters
 
 
+@dataclass(frozen=True)
+class Segments:
+    """The loop over segments of series that an operation runs.
+
+    Only the carries between segments are kept. What lies within a segment is computed from them,
+    again where a derivative needs it: one level of checkpoints (Griewank, Optimization Methods and
+    Software 1, 1992).
+
+    The operation's arguments are the carries at the start; the carries of `forward` at its start;
+    whole series; parameters. Its results are the carries at the end, series, and sums.
+
+    carries, series, parameters: placeholders for the arguments in one segment. A series has as many
+        entries as the segment has steps
+    following: the carries after a segment, outputs: its part of the series that result, sums: its
+        part of the sums over all segments; for any number of steps, so also for all of them
+    length: the size that stands for the number of steps in all of these
+    steps: the number of steps of a segment; the last segment has what is left
+    is_reversed: whether the loop runs from the last segment to the first
+    forward: the operation of the loop whose carries at the start of each segment are kept for this
+        loop; its placeholders are also those of this loop. None if no carries are
+    """
+
+    carries: tuple[Leaf, ...]
+    series: tuple[Leaf, ...]
+    parameters: tuple[Leaf, ...]
+    following: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    sums: tuple[Node, ...]
+    length: Dimension
+    steps: int
+    is_reversed: bool
+    forward: Operation | None = None
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The values of all fields, in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def kept(self) -> tuple[Leaf, ...]:
+        """The placeholders of the carries of `forward` at the start of a segment."""
+        forward = self.forward and self.forward.segments
+        return forward.carries if forward else ()
+
+    @property
+    def operands(self) -> tuple[Leaf, ...]:
+        """The placeholders of all arguments, in order."""
+        return self.carries + self.kept + self.series + self.parameters
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """The expressions of all results, in order."""
+        return self.following + self.outputs + self.sums
+
+
 @dataclass(frozen=True, eq=False)
 class Operation(Keyed):
     """One operation.
@@ -135,6 +190,7 @@ class Operation(Keyed):
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel
     loop: the loop over time that it runs, instead of a kernel
+    segments: the loop over segments of series that it runs, instead of a kernel
     matrix_equation: the equation Σ L X R = C that it solves for X: all arguments but the last, C ->
         pairs L, R, None for an identity. Without a kernel Schur forms of L and R solve L X + X R
     states: the structure that it asserts of its argument, which it returns unchanged
@@ -205,6 +261,7 @@ class Operation(Keyed):
     description: str = ""
     equation: Equation | None = None
     loop: Loop | None = None
+    segments: Segments | None = None
     matrix_equation: Callable[..., EquationTerms] | None = None
     adjoint: Callable[[Point, Sequence[Array]], dict[int, Array]] | None = None
     states: str = ""

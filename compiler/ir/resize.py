@@ -21,23 +21,28 @@ def resize(root: Node, sizes: Mapping[sympy.Symbol, Dimension]) -> Node:
             return sympy.expand(part.xreplace(sizes))
         return part
 
-    return _with_parts(root, resized)
+    return with_parts(root, resized)
 
 
 def rename(root: Node, names: Mapping[str, str]) -> Node:
     """Rename leaves at once in all nodes below `root`, and in the equations and loops of
     operations."""
-    return _with_parts(root, lambda part: names.get(part, part) if isinstance(part, str) else part)
+    return with_parts(root, lambda part: names.get(part, part) if isinstance(part, str) else part)
 
 
-def _with_parts(root: Node, change: Callable[[Any], Any]) -> Node:
-    """Change the sizes, names and other values that the nodes below `root` hold."""
+def with_parts(
+    root: Node,
+    change: Callable[[Any], Any],
+    change_node: Callable[[Node], Node] = lambda node: node,
+) -> Node:
+    """Change the sizes, names and other values that the nodes below `root` hold, also those in the
+    equations and loops of operations, then each node."""
     new: dict[Node, Node] = {}
 
     def renewed(part: Any) -> Any:
         match part:
             case Node():
-                return new[part] if part in new else _with_parts(part, change)
+                return new[part] if part in new else with_parts(part, change, change_node)
             case tuple():
                 return tuple(map(renewed, part))
             case Operation(maker=(make, arguments)):
@@ -45,5 +50,6 @@ def _with_parts(root: Node, change: Callable[[Any], Any]) -> Node:
         return change(part)
 
     for node in topological([root]):
-        new[node] = node if isinstance(node, Constant) else type(node)(*map(renewed, node.fields))
+        is_constant = isinstance(node, Constant)
+        new[node] = node if is_constant else change_node(type(node)(*map(renewed, node.fields)))
     return new[root]

@@ -28,6 +28,7 @@ from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.shared_operations import share_operations
 from derivatrix.compiler.plan.simd import simd_blocked
 from derivatrix.compiler.plan.solvers import kernel_names
+from derivatrix.compiler.plan.stacked_segments import with_segments
 from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, best_variant, variants
@@ -163,8 +164,11 @@ def _prepared(
 ) -> list[ir.Node]:
     """Rewrite the outputs by the passes that precede the choice of contraction orders. with_loops:
     whether loops over time are rewritten, too."""
+    nodes = [node for _, node in outputs]
+    if with_loops:
+        nodes = with_segments(nodes, machine.is_cpu)
     # on a device, kernels along rows are fused instead
-    nodes = share_operations([node for _, node in outputs], has_joint_kernels=machine.is_cpu)
+    nodes = share_operations(nodes, has_joint_kernels=machine.is_cpu)
     if with_loops:
         nodes = with_planned_loops(nodes)
     if machine.is_cpu:
@@ -180,13 +184,17 @@ def _single(
     machine: Machine,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
+    added: Collection[str] = (),
 ) -> Plan:
-    """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter."""
+    """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter.
+    added: the outputs to which results are added."""
     nodes, terms = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
     reserved = [*machine.reserved, *kernel_names(variant.nodes)]
     frame = _Frame(arguments, outputs, reserved, part)
     facts_of = partial(_facts, variant.facts)
-    nest = None if terms else unroll(frame.places(nodes), frame.views, frame.names, facts_of)
+    nest = (
+        None if terms or added else unroll(frame.places(nodes), frame.views, frame.names, facts_of)
+    )
     straight = None
     if nest is not None:
         if machine.has_simd_blocks:
@@ -200,9 +208,7 @@ def _single(
         frame.names, frame.views, variant.nodes, facts_of, usual, samples, machine.is_cpu
     )
     scheduler = Scheduler(setting)
-    for node, view in frame.places(nodes):
-        if node not in terms:
-            scheduler.output(node, view)
+    scheduler.outputs([place for place in frame.places(nodes) if place[0] not in terms], added)
     steps = [*machine.fuse(scheduler.steps)]
     if part and terms:
         scheduler.steps = []
@@ -221,9 +227,11 @@ def _usual(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
+    added: Collection[str] = (),
 ) -> Plan:
     """Plan a kernel that another one calls, in the contraction order for usual sizes."""
-    return _single(name, arguments, outputs, best_variant(_prepared(outputs, machine)), machine)
+    variant = best_variant(_prepared(outputs, machine))
+    return _single(name, arguments, outputs, variant, machine, added=added)
 
 
 class _Frame:

@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-import sympy
-
-from derivatrix.compiler.differentiate.recurrence import step_text
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.graph import size_symbols
 from derivatrix.compiler.ir.operation import Equation
-from derivatrix.compiler.ir.operation import Loop as TimeLoop
-from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan import solvers
 from derivatrix.compiler.plan.failures import failure_text, short_formula
-from derivatrix.compiler.plan.index_arithmetic import index_symbol
-from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.loop_steps import LoopSteps
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
-from derivatrix.compiler.plan.steps import (
-    Buffer,
-    Guard,
-    Load,
-    Loop,
-    LoopNest,
-    Newton,
-    Operand,
-    Range,
-    Recurrence,
-    Statement,
-    Store,
-)
+from derivatrix.compiler.plan.steps import Buffer, Newton, Operand
 from derivatrix.compiler.plan.uses import needed_inverses, reused_inverses
-from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, stack_operand
+from derivatrix.compiler.plan.workspace import Setting, first_last, stack_operand
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[solvers.Solver, tuple[Operand, ...]]
 """The kernels for a kind of matrix, and the factored matrices that are their operands."""
 
 
-class OperationSteps(Workspace):
+class OperationSteps(LoopSteps):
     """The steps of solutions of equations and of operations."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self._plan = setting.plan
-        self._time = sympy.Symbol(setting.names.lettered("t"), integer=True)
         self._inverses = needed_inverses(self._nodes, setting.roots)
         self._inverses |= reused_inverses(self._nodes, setting.facts)
         self._factored: dict[ir.Node, Factorisation] = {}
@@ -204,6 +182,8 @@ class OperationSteps(Workspace):
             self._newton(node, operation.equation, target)
         elif operation.loop is not None:
             self._recurrence(node, operation.loop, view.buffer)
+        elif operation.segments is not None:
+            self._in_segments(node, view.buffer)
         else:
             self._operation(node, view.buffer)
 
@@ -245,98 +225,12 @@ class OperationSteps(Workspace):
             )
         )
 
-    def _recurrence(self, node: ir.Apply, loop: TimeLoop, target: Buffer) -> None:
-        """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
-        assert not node.stack, "stacked axes are inside the step"
-        inputs = [self._natural(argument) for argument, _ in node.arguments]
-        states = self._output_buffers(node, target)
-        time = self._time
-        before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
-        first = loop.length if loop.is_reversed else sympy.S.Zero
-        starts = inputs[: len(states)]
-        self.steps += [_start(*pair, first) for pair in zip(starts, states, strict=True)]
-        places: list[tuple[sympy.Expr, ...]] = [(before,) for _ in states]
-        places += [(time,) for _ in loop.slices]
-        places += [() if leaf.ndim else (sympy.S.Zero,) for leaf in loop.parameters]
-        buffers = [*states, *inputs[len(states) :]]
-        operands = _named_operands(loop)
-        following = substitute(loop.following, operands)
-        parameters = [*operands.values()]
-        if not self._on_processor:  # the host would wait for numbers of the device
-            entries = {x: ir.Leaf(x.name, (sympy.S.One,)) for x in parameters if not x.ndim}
-            numbers = {x: ir.einsum([(entry, ("one",))], ()) for x, entry in entries.items()}
-            following = substitute(following, numbers)
-            parameters = [entries.get(leaf, leaf) for leaf in parameters]
-        results = [(f"out_{n}", _vector(result)) for n, result in enumerate(following)]
-        step = self._plan(f"step_{node.operation.key.replace('.', '_')}", parameters, results)
-        # this kernel has computed arrays of the declared structures already
-        arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
-        mirrors = [
-            _mirrored(buffer)
-            for (_, buffer), leaf in zip(step.outputs, loop.carries, strict=True)
-            if leaf.structure in ("spd", "symmetric")
-        ]
-        step = replace(step, arguments=arguments, steps=(*step.steps, *mirrors))
-        self.steps.append(
-            Recurrence(
-                step_text(loop),
-                step,
-                time,
-                loop.length,
-                loop.is_reversed,
-                tuple(
-                    Operand(buffer, leaf.shape, index)
-                    for buffer, leaf, index in zip(buffers, loop.operands, places, strict=True)
-                ),
-                tuple(
-                    Operand(buffer, leaf.shape, (after,))
-                    for buffer, leaf in zip(states, loop.carries, strict=True)
-                ),
-            )
-        )
-
-    def _range(self, node: ir.Node) -> View:
-        """Name a range of the states of a loop."""
-        assert isinstance(node, ir.Apply)
-        source = self._natural(node.arguments[0][0])
-        view = self._fresh(node.shape, range(node.ndim))
-        start, _ = node.parameters
-        self.steps.append(Range(view.buffer, source, sympy.sympify(start)))
-        self._views[node] = view
-        return view
-
-    def _natural(self, node: ir.Node) -> Buffer:
-        """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""
-        view = self._view_of(node)
-        if view is None:
-            view = self._place(node, range(node.ndim))
-        if not view.is_natural or view.buffer.role == "constant" or not node.ndim:
-            view = self._copied(node, range(node.ndim))
-        return view.buffer
-
     def _arguments(self, node: ir.Apply) -> tuple[Operand, ...]:
         """Return the places of an operation's arguments, each broadcast to the full stack."""
         return tuple(
             self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
             for argument, labels in node.arguments
         )
-
-    def _output_buffers(
-        self, node: ir.Apply, target: Buffer, order: Callable[[int], Sequence[int]] = range
-    ) -> list[Buffer]:
-        """Return the buffers of all outputs of an operation. `target` is that of `node`; the others
-        have their axes in `order`, and later readers find their entries there."""
-        buffers = []
-        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
-        for position in range(len(node.operation.shapes(cores, node.parameters))):
-            sibling = node.sibling(position)
-            if sibling is node:
-                buffers.append(target)
-                continue
-            view = self._fresh(sibling.shape, order(sibling.ndim), self._letter(sibling))
-            buffers.append(view.buffer)
-            self._views.setdefault(sibling, view)
-        return buffers
 
     def _operation(self, node: ir.Apply, target: Buffer) -> None:
         """Call the kernel of an operation's record: (arguments, outputs, parameters)."""
@@ -376,46 +270,6 @@ class OperationSteps(Workspace):
             self._call("factorise", "sylvester.schur", *operands, failure=failure)
             self._schur[matrix] = form, vectors
         return self._schur[matrix]
-
-
-def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
-    """Copy the start of a loop over time to its place among the states."""
-    indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
-    load = Load(source, indices or (sympy.S.Zero,))
-    body: Statement = Store(Load(states, (first, *indices)), load, accumulate=False)
-    for index, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
-        body = Loop(index, extent, False, (body,))
-    return LoopNest(f"{states.name}[{first}] = {source.name}", (body,))
-
-
-def _named_operands(loop: TimeLoop) -> dict[ir.Leaf, ir.Leaf]:
-    """Return the operands of a step with their names in formulas, or similar ones where a kernel
-    has these for something else."""
-    sizes = sympy.Tuple(*(size for leaf in loop.operands for size in leaf.shape)).free_symbols
-    names = Names(symbol.name for symbol in (*sizes, *size_symbols(loop.following)))
-    for position in range(len(loop.carries)):
-        names.exact(f"out_{position}")
-    return {
-        leaf: ir.Leaf(names.exact(name), leaf.shape, leaf.structure, leaf.role)
-        for leaf, name in zip(loop.operands, loop.names, strict=True)
-    }
-
-
-def _mirrored(matrix: Buffer) -> LoopNest:
-    """Copy the lower triangle of a symmetric carry to the upper one. By rounding the triangles
-    differ; factorisations read one of them, products both, and the steps would amplify that: in a
-    Kalman filter with a large entry of A, by a thousand in five steps."""
-    *stack, row, column = (index_symbol(axis) for axis in range(len(matrix.shape)))
-    lower, upper = (Load(matrix, (*stack, *pair)) for pair in ((row, column), (column, row)))
-    body: Statement = Guard(sympy.Ge(row - column, 1), (Store(upper, lower, accumulate=False),))
-    for index, extent in reversed([*zip((*stack, row, column), matrix.shape, strict=True)]):
-        body = Loop(index, extent, False, (body,))
-    return LoopNest(f"the upper triangle of {matrix.name} is the lower one", (body,))
-
-
-def _vector(node: ir.Node) -> ir.Node:
-    """Write a number as a vector of one entry, as a kernel returns it."""
-    return node if node.ndim else ir.einsum([(node, ())], ("one",), sizes={"one": sympy.S.One})
 
 
 def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:

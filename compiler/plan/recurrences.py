@@ -15,6 +15,7 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import depending, transformed
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.plan.stacked_segments import broadcast, time_first, with_segments
 from derivatrix.compiler.plan.uses import is_elementwise
 from derivatrix.compiler.simplify import simplify
 
@@ -82,9 +83,14 @@ def is_loop(node: ir.Node) -> TypeGuard[ir.Apply]:
     return isinstance(node, ir.Apply) and node.operation.loop is not None
 
 
+def is_any_loop(node: ir.Node) -> bool:
+    """Return whether a node is computed by a loop over time, or over segments."""
+    return is_loop(node) or (isinstance(node, ir.Apply) and node.operation.segments is not None)
+
+
 def is_stacked_loop(node: ir.Node) -> bool:
-    """Return whether a node is the states of loops over time, one for each index of a stack."""
-    return is_loop(node) and bool(node.stack)
+    """Return whether a node is computed by loops over time, one for each index of a stack."""
+    return isinstance(node, ir.Apply) and bool(node.stack) and is_any_loop(node)
 
 
 def is_range(node: ir.Node) -> bool:
@@ -145,20 +151,20 @@ def _unstacked(node: ir.Apply) -> ir.Node:
         loop.operands, loop.names, node.arguments, strict=True
     ):
         if leaf in loop.carries:
-            argument, labels = _broadcast(argument, labels, node.stack), tuple(range(depth))
+            argument, labels = broadcast(argument, labels, node.stack), tuple(range(depth))
         stack = tuple(node.stack[label] for label in labels)
         stacked_leaf = ir.Leaf(leaf.name, stack + leaf.shape, leaf.structure, leaf.role)
         names[stacked_leaf] = name
         if labels:
-            replacements[leaf] = _broadcast(stacked_leaf, labels, node.stack)
+            replacements[leaf] = broadcast(stacked_leaf, labels, node.stack)
         if leaf in loop.carries:
             carries[stacked_leaf] = Array(argument)
         elif leaf in loop.slices:
-            slices[stacked_leaf] = Array(_time_first(argument, len(labels)))
+            slices[stacked_leaf] = Array(time_first(argument, len(labels)))
         else:
             parameters[stacked_leaf] = Array(argument)
     following = [
-        after if after.ndim > carry.ndim else _broadcast(after, (), node.stack)
+        after if after.ndim > carry.ndim else broadcast(after, (), node.stack)
         for after, carry in zip(
             substitute(loop.following, replacements, node.stack), loop.carries, strict=True
         )
@@ -171,21 +177,6 @@ def _unstacked(node: ir.Apply) -> ir.Node:
     result = _hoisted(result)
     axes = range(depth + 1, result.ndim)
     return ir.einsum([(result, ("time", *range(depth), *axes))], (*range(depth), "time", *axes))
-
-
-def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
-    """Broadcast a node with some stacked axes to all of them, in order."""
-    core = [("core", axis) for axis in range(node.ndim - len(labels))]
-    sizes = dict(enumerate(stack))
-    return ir.einsum([(node, (*labels, *core))], [*range(len(stack)), *core], sizes=sizes)
-
-
-def _time_first(node: ir.Node, depth: int) -> ir.Node:
-    """Move the axis of times before the `depth` stacked axes."""
-    if not depth:
-        return node
-    core = range(depth + 1, node.ndim)
-    return ir.einsum([(node, (*range(depth), "time", *core))], ("time", *range(depth), *core))
 
 
 def _hoisted(node: ir.Apply) -> ir.Node:
@@ -212,7 +203,8 @@ def _hoisted(node: ir.Apply) -> ir.Node:
     parameters = {leaf: Array(arguments[leaf]) for leaf in loop.parameters}
     stacked = over_time(by_time, arguments, loop.length)
     outside = [*(array.node for array in stacked), *substitute(fixed, arguments)]
-    computed = dict(zip((*by_time, *fixed), with_planned_loops(simplify(outside)), strict=True))
+    outside = with_planned_loops(with_segments(simplify(outside)))
+    computed = dict(zip((*by_time, *fixed), outside, strict=True))
     slices |= {placeholders[part]: Array(computed[part]) for part in by_time}
     parameters |= {placeholders[part]: Array(computed[part]) for part in fixed}
     carries = {leaf: Array(arguments[leaf]) for leaf in loop.carries}

@@ -98,6 +98,11 @@ def operation_count(node: ir.Node) -> sympy.Expr:
             step_ops = sympy.Add(*map(operation_count, step))
             nodes_of_loop = len(loop.carries)
             return product((*node.stack, loop.length)) * step_ops / nodes_of_loop
+        case ir.Apply(operation=operation) if (segments := operation.segments) is not None:
+            parts = map(operation_count, ir.topological(segments.results))
+            series, labels = node.arguments[segments.operands.index(segments.series[0])]
+            ops = sympy.Add(*parts).xreplace({segments.length: series.shape[len(labels)]})
+            return product(node.stack) * ops / len(segments.results)
         case ir.Apply():
             matrix, labels = node.arguments[0]
             core = matrix.shape[len(labels) :]

@@ -18,7 +18,7 @@ from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.plan.matrix_products import product_groups, weighted
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
-from derivatrix.compiler.plan.recurrences import is_loop
+from derivatrix.compiler.plan.recurrences import is_any_loop
 from derivatrix.compiler.plan.sample_axis import (
     is_separable,
     is_sum_over,
@@ -111,7 +111,7 @@ def _sums_over(
         list(zip(first_terms, resized(list(first_terms.values())), strict=True)),
         length if is_batch_last else None,
     )
-    min_samples = MIN_SAMPLES_OF_LOOP if any(map(is_loop, nodes)) else 1
+    min_samples = MIN_SAMPLES_OF_LOOP if any(map(is_any_loop, nodes)) else 1
     if is_batch_last:
         min_samples = MIN_SAMPLES_BATCH_LAST
     step_count = len((part.variants or (part,))[0].steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import sympy
@@ -30,8 +30,20 @@ from derivatrix.compiler.plan.workspace import by_sizes, first_last
 class Scheduler(MatrixSteps, OperationSteps):
     """Lowering of nodes to steps. `steps` and `constants` are the result."""
 
+    def outputs(self, places: Sequence[tuple[ir.Node, View]], added: Collection[str] = ()) -> None:
+        """Write nodes to outputs, or add them to those in `added`."""
+        self._output_views |= {
+            node: view
+            for node, view in places
+            if view.buffer.name not in added and not self._is_batch_last(node)
+        }
+        for node, view in places:
+            self.output(node, view, view.buffer.name in added)
+
     def output(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
         """Write `node`, or add it, to an output; later readers read it there, or in work memory."""
+        if self._view_of(node) == view:
+            return
         if accumulate:
             self._compute(node, view, accumulate)
             return

@@ -256,13 +256,24 @@ class LoopNest:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A part of an axis: `length` entries from `start` on, or as many as there are."""
+
+    start: sympy.Expr
+    length: sympy.Expr
+
+    def __str__(self) -> str:
+        return f"{self.start} : {self.start + self.length}"
+
+
+@dataclass(frozen=True)
 class Operand:
-    """A matrix, or a stack of matrices, within a buffer: `index` fixes leading axes, and the other
-    axes are read as `shape`, merged in order."""
+    """A matrix, or a stack of matrices, within a buffer: `index` fixes leading axes, or selects a
+    part of the first one, and the other axes are read as `shape`, merged in order."""
 
     buffer: Buffer
     shape: tuple[sympy.Expr, ...]
-    index: tuple[sympy.Expr | Literal[":"], ...] = ()
+    index: tuple[sympy.Expr | Segment | Literal[":"], ...] = ()
 
     def __str__(self) -> str:
         index = f"[{', '.join(map(str, self.index))}]" if self.index else ""
@@ -374,7 +385,7 @@ class Newton:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Run a kernel for each time, one after the other.
+    """Run a kernel for each time, or for each segment of times, one after the other.
 
     step: the kernel of one step; index: the time; length: the number of steps; is_reversed: whether
     time runs backwards. arguments, targets: what the kernel reads and writes, at that time.

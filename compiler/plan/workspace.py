@@ -52,6 +52,7 @@ class Workspace(ABC):
         self._samples = setting.samples
         self._on_processor = setting.on_processor
         self._views = dict(setting.arguments)
+        self._output_views: dict[ir.Node, View] = {}
         self._prepared: set[ir.Node] = set()
         self._stored = stored(setting.roots)
         self._nodes = ir.topological(setting.roots)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import sympy
 
@@ -37,6 +38,7 @@ from derivatrix.compiler.plan.steps import (
     Range,
     Recurrence,
     Reuse,
+    Segment,
     Size,
     Statement,
     Step,
@@ -352,8 +354,8 @@ class _Writer(Statements):
         targets = []
         for target in step.targets:
             text = self._operand(target)
-            if not target.shape:  # an entry of a vector of states, as an array
-                at = sympy.sympify(target.index[0])
+            (at, *_) = target.index or (None,)
+            if not target.shape and isinstance(at, sympy.Expr):  # an entry of a vector of states
                 text = f"{target.buffer.name}[{self.index(at)} : {self.index(at + 1)}]"
             targets.append(text)
         call = self._call(step.step.name, [*map(self._operand, step.arguments), *targets])
@@ -433,7 +435,7 @@ class _Writer(Statements):
 
     def _entry(self, operand: Operand) -> str:
         """Print an operand with the axes that its buffer has."""
-        indices = [self.index(part) for part in operand.index]
+        indices = [self._position(part) for part in operand.index]
         return f"{operand.buffer.name}[{', '.join(indices)}]" if indices else operand.buffer.name
 
     def _operand(self, operand: Operand) -> str:
@@ -441,6 +443,11 @@ class _Writer(Statements):
         if operand.buffer.shape[len(operand.index) :] == operand.shape:
             return text
         return f"{self.named('shaped')}({text}, {self._shape(operand.shape)})"
+
+    def _position(self, part: sympy.Expr | Segment | Literal[":"]) -> str:
+        if isinstance(part, Segment):
+            return f"{self.index(part.start)} : {self.index(part.start + part.length)}"
+        return self.index(part)
 
     def _shape(self, shape: Iterable[sympy.Expr]) -> str:
         return tuple_text(map(self.index, shape))

@@ -53,6 +53,16 @@ def test_kernels(case: str, kinds: list[str], batch: list[str]) -> None:
                     np.testing.assert_allclose(actual, exact, rtol=1e-9, atol=1e-11)
 
 
+def test_segments() -> None:
+    """On a device, loops with checkpoints are plain loops."""
+    functions = [loops.garch().function, loops.with_checkpoint(loops.garch, 2).function]
+    plain, segmented = (
+        generate(function.with_kinds(["value_and_gradient"]), target="cuda").text.split("# Kernels")
+        for function in functions
+    )
+    assert segmented[1] == plain[1]
+
+
 @simulated
 def test_failure_in_a_step() -> None:
     module = dx.compile(loops.updated_cholesky().function.with_kinds(["value"]), target="cuda")

@@ -1,0 +1,285 @@
+"""Loops over time: over single steps, and over segments of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import sympy
+
+from derivatrix.compiler.differentiate.recurrence import step_text
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import size_symbols
+from derivatrix.compiler.ir.operation import Loop as TimeLoop
+from derivatrix.compiler.ir.operation import Operation
+from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.plan.index_arithmetic import index_symbol
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Fill,
+    Guard,
+    Load,
+    Loop,
+    LoopNest,
+    Operand,
+    Range,
+    Recurrence,
+    Segment,
+    Statement,
+    Store,
+)
+from derivatrix.compiler.plan.workspace import Setting, Workspace
+
+
+class LoopSteps(Workspace):
+    """The steps of loops over time."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._plan = setting.plan
+        self._time = sympy.Symbol(setting.names.lettered("t"), integer=True)
+        self._kept: dict[tuple[Operation, tuple[ir.Node, ...]], list[Buffer]] = {}
+
+    def _recurrence(self, node: ir.Apply, loop: TimeLoop, target: Buffer) -> None:
+        """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
+        assert not node.stack, "stacked axes are inside the step"
+        inputs = [self._natural(argument) for argument, _ in node.arguments]
+        states = self._output_buffers(node, target)
+        time = self._time
+        before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
+        first = loop.length if loop.is_reversed else sympy.S.Zero
+        starts = inputs[: len(states)]
+        self.steps += [_start(*pair, first) for pair in zip(starts, states, strict=True)]
+        places: list[tuple[sympy.Expr, ...]] = [(before,) for _ in states]
+        places += [(time,) for _ in loop.slices]
+        places += [() if leaf.ndim else (sympy.S.Zero,) for leaf in loop.parameters]
+        buffers = [*states, *inputs[len(states) :]]
+        operands = _named_operands(loop.operands, loop.names, loop.following)
+        following = substitute(loop.following, operands)
+        parameters = [*operands.values()]
+        if not self._on_processor:  # the host would wait for numbers of the device
+            entries = {x: ir.Leaf(x.name, (sympy.S.One,)) for x in parameters if not x.ndim}
+            numbers = {x: ir.einsum([(entry, ("one",))], ()) for x, entry in entries.items()}
+            following = substitute(following, numbers)
+            parameters = [entries.get(leaf, leaf) for leaf in parameters]
+        results = _named_results(following)
+        step = self._plan(f"step_{node.operation.key.replace('.', '_')}", parameters, results)
+        # this kernel has computed arrays of the declared structures already
+        arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
+        mirrors = [
+            _mirrored(buffer)
+            for (_, buffer), leaf in zip(step.outputs, loop.carries, strict=True)
+            if leaf.structure in ("spd", "symmetric")
+        ]
+        step = replace(step, arguments=arguments, steps=(*step.steps, *mirrors))
+        self.steps.append(
+            Recurrence(
+                step_text(loop),
+                step,
+                time,
+                loop.length,
+                loop.is_reversed,
+                tuple(
+                    Operand(buffer, leaf.shape, index)
+                    for buffer, leaf, index in zip(buffers, loop.operands, places, strict=True)
+                ),
+                tuple(
+                    Operand(buffer, leaf.shape, (after,))
+                    for buffer, leaf in zip(states, loop.carries, strict=True)
+                ),
+            )
+        )
+
+    def _in_segments(self, node: ir.Apply, target: Buffer) -> None:
+        """Run a loop over segments, and fill those of its results that the kernel reads."""
+        segments = node.operation.segments
+        assert segments is not None and not node.stack, "stacked axes are inside the segments"
+        nodes = {*self._nodes}
+        siblings = {n: node.sibling(n) for n in range(len(segments.results))}
+        results = {
+            position: target
+            if sibling is node
+            else self._result_buffer(sibling, range(sibling.ndim))
+            for position, sibling in siblings.items()
+            if sibling in nodes
+        }
+        arguments = tuple(argument for argument, _ in node.arguments)
+        states = self._run_segments(node.operation, arguments, results)
+        last = sympy.S.Zero if segments.is_reversed else states[0].shape[0] - 1
+        for position in results.keys() & range(len(states)):
+            self.steps.append(_entry(states[position], last, results[position]))
+
+    def _run_segments(
+        self, operation: Operation, arguments: tuple[ir.Node, ...], results: Mapping[int, Buffer]
+    ) -> list[Buffer]:
+        """Run a loop over segments with a kernel for one of them, which fills the series and sums
+        among `results`, by their positions. Return the carries between segments."""
+        segments = operation.segments
+        assert segments is not None
+        argument_of = dict(zip(segments.operands, arguments, strict=True))
+        is_reversed = segments.is_reversed
+        index = sympy.Symbol(self._names.lettered("s"), integer=True)
+        length = argument_of[segments.series[0]].shape[0]
+        count = sympy.floor((length + segments.steps - 1) / segments.steps)
+        segment = Segment(index * segments.steps, sympy.Integer(segments.steps))
+        before, after = (index + 1, index) if is_reversed else (index, index + 1)
+        states = {
+            leaf: self._fresh((count + 1, *leaf.shape), range(leaf.ndim + 1), leaf.name).buffer
+            for leaf in segments.carries
+        }
+        operands = {leaf: Operand(buffer, leaf.shape, (before,)) for leaf, buffer in states.items()}
+        if segments.forward is not None:
+            forward = segments.forward.segments
+            assert forward is not None
+            key = segments.forward, tuple(argument_of[leaf] for leaf in forward.operands)
+            kept = self._kept.get(key) or self._run_segments(*key, {})
+            place = index + 1 if forward.is_reversed else index
+            for leaf, buffer in zip(forward.carries, kept, strict=True):
+                operands[leaf] = Operand(buffer, leaf.shape, (place,))
+        for leaf in segments.series:
+            buffer = self._natural(argument_of[leaf])
+            operands[leaf] = Operand(buffer, leaf.shape[1:], (segment,))
+        for leaf in segments.parameters:
+            operands[leaf] = _place(leaf, self._natural(argument_of[leaf]))
+        first = count if is_reversed else sympy.S.Zero
+        for leaf, buffer in states.items():
+            self.steps.append(_start(self._natural(argument_of[leaf]), buffer, first))
+        targets = [Operand(buffer, leaf.shape, (after,)) for leaf, buffer in states.items()]
+        computed = [*range(len(states)), *sorted(n for n in results if n >= len(states))]
+        sums = []
+        for position in computed[len(states) :]:
+            buffer, shape = results[position], segments.results[position].shape
+            if position < len(segments.following + segments.outputs):
+                targets.append(Operand(buffer, shape[1:], (segment,)))
+            else:
+                sums.append(f"out_{len(targets)}")
+                targets.append(Operand(buffer, shape or (sympy.S.One,)))
+                self.steps.append(Fill(buffer))
+        named = _named_operands(
+            segments.operands, [leaf.name for leaf in segments.operands], segments.results
+        )
+        nodes = substitute([segments.results[position] for position in computed], named)
+        name = "_".join(["segment", operation.key.replace(".", "_"), *map(str, computed)])
+        step = self._plan(name, [*named.values()], _named_results(nodes), sums)
+        # other kernels have computed arrays of the declared structures already
+        step_arguments = tuple(replace(a, structure="general") for a in step.arguments)
+        self.steps.append(
+            Recurrence(
+                f"a segment of {segments.steps} steps",
+                replace(step, arguments=step_arguments),
+                index,
+                count,
+                is_reversed,
+                tuple(operands[leaf] for leaf in segments.operands),
+                tuple(targets),
+            )
+        )
+        self._kept[operation, arguments] = [*states.values()]
+        return self._kept[operation, arguments]
+
+    def _range(self, node: ir.Node) -> View:
+        """Name a range of the states of a loop."""
+        assert isinstance(node, ir.Apply)
+        source = self._natural(node.arguments[0][0])
+        view = self._fresh(node.shape, range(node.ndim))
+        start, _ = node.parameters
+        self.steps.append(Range(view.buffer, source, sympy.sympify(start)))
+        self._views[node] = view
+        return view
+
+    def _natural(self, node: ir.Node) -> Buffer:
+        """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""
+        view = self._view_of(node)
+        if view is None:
+            view = self._place(node, range(node.ndim))
+        if not view.is_natural or view.buffer.role == "constant" or not node.ndim:
+            view = self._copied(node, range(node.ndim))
+        return view.buffer
+
+    def _output_buffers(
+        self, node: ir.Apply, target: Buffer, order: Callable[[int], Sequence[int]] = range
+    ) -> list[Buffer]:
+        """Return the buffers of all outputs of an operation. `target` is that of `node`; the others
+        have their axes in `order`, and later readers find their entries there."""
+        buffers = []
+        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
+        for position in range(len(node.operation.shapes(cores, node.parameters))):
+            sibling = node.sibling(position)
+            if sibling is node:
+                buffers.append(target)
+                continue
+            buffers.append(self._result_buffer(sibling, order(sibling.ndim)))
+        return buffers
+
+    def _result_buffer(self, node: ir.Node, order: Sequence[int]) -> Buffer:
+        """Return a place for one of several results of an operation, with axes in `order`: the
+        output of the kernel that it is, if it is one. Later readers find its entries there."""
+        view = self._output_views.get(node)
+        if view is None or not view.has_order(order) or self._view_of(node) is not None:
+            view = self._fresh(node.shape, order, self._letter(node, order))
+        self._views.setdefault(node, view)
+        return view.buffer
+
+
+def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
+    """Copy the start of a loop over time to its place among the states."""
+    indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
+    load = Load(source, indices or (sympy.S.Zero,))
+    body: Statement = Store(Load(states, (first, *indices)), load, accumulate=False)
+    for index, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
+        body = Loop(index, extent, False, (body,))
+    return LoopNest(f"{states.name}[{first}] = {source.name}", (body,))
+
+
+def _entry(states: Buffer, index: sympy.Expr, target: Buffer) -> LoopNest:
+    """Copy one of the states of a loop."""
+    indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
+    place = indices or (sympy.S.Zero,) * len(target.shape)
+    body: Statement = Store(Load(target, place), Load(states, (index, *indices)), False)
+    for symbol, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
+        body = Loop(symbol, extent, False, (body,))
+    return LoopNest(f"{target.name} = {states.name}[{index}]", (body,))
+
+
+def _named_operands(
+    operands: Sequence[ir.Leaf], wishes: Sequence[str], results: Sequence[ir.Node]
+) -> dict[ir.Leaf, ir.Leaf]:
+    """Return the operands of a step with their names in formulas, or similar ones where a kernel
+    has these for something else."""
+    sizes = sympy.Tuple(*(size for leaf in operands for size in leaf.shape)).free_symbols
+    names = Names(symbol.name for symbol in (*sizes, *size_symbols(results)))
+    for name, _ in _named_results(results):
+        names.exact(name)
+    return {
+        leaf: ir.Leaf(names.exact(wish), leaf.shape, leaf.structure, leaf.role)
+        for leaf, wish in zip(operands, wishes, strict=True)
+    }
+
+
+def _named_results(results: Sequence[ir.Node]) -> list[tuple[str, ir.Node]]:
+    """Name the results of a step."""
+    return [(f"out_{position}", _vector(result)) for position, result in enumerate(results)]
+
+
+def _place(leaf: ir.Leaf, buffer: Buffer) -> Operand:
+    """Return the place of what all steps read; a number is the entry of a vector."""
+    return Operand(buffer, leaf.shape, () if leaf.ndim else (sympy.S.Zero,))
+
+
+def _mirrored(matrix: Buffer) -> LoopNest:
+    """Copy the lower triangle of a symmetric carry to the upper one. By rounding the triangles
+    differ; factorisations read one of them, products both, and the steps would amplify that: in a
+    Kalman filter with a large entry of A, by a thousand in five steps."""
+    *stack, row, column = (index_symbol(axis) for axis in range(len(matrix.shape)))
+    lower, upper = (Load(matrix, (*stack, *pair)) for pair in ((row, column), (column, row)))
+    body: Statement = Guard(sympy.Ge(row - column, 1), (Store(upper, lower, accumulate=False),))
+    for index, extent in reversed([*zip((*stack, row, column), matrix.shape, strict=True)]):
+        body = Loop(index, extent, False, (body,))
+    return LoopNest(f"the upper triangle of {matrix.name} is the lower one", (body,))
+
+
+def _vector(node: ir.Node) -> ir.Node:
+    """Write a number as a vector of one entry, as a kernel returns it."""
+    return node if node.ndim else ir.einsum([(node, ())], ("one",), sizes={"one": sympy.S.One})
