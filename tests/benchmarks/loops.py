@@ -1,25 +1,29 @@
-"""Loops over time against JAX: `python -m tests.benchmarks.loops`.
+"""Loops over time against JAX and PyTensor: `python -m tests.benchmarks.loops`.
 
-The gradient of a Kalman filter's likelihood, and the VJP of a recurrent network. Both contestants
-take turns in one process; a ratio above 1 is JAX's time over that of derivatrix.
+The gradient of a Kalman filter's likelihood, and the VJP of a recurrent network. Two contestants
+at a time take turns in one process; a ratio above 1 is the other's time over that of derivatrix.
+PyTensor compiles each scan with Numba for about a minute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import click
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 
 import derivatrix as dx
 from tests.benchmarks.composition import Contest, compare
 from tests.loops import kalman
 
 
-def kalman_gradient(n: int, p: int, T: int) -> Contest:
+def kalman_gradient(n: int, p: int, T: int) -> Iterator[Contest]:
     """The gradient of the log-likelihood by all inputs."""
     module = dx.compile(kalman(kinds=["gradient"]))
 
@@ -46,14 +50,33 @@ def kalman_gradient(n: int, p: int, T: int) -> Contest:
     A, C = 0.25 * random.normal(size=(n, n)), 0.25 * random.normal(size=(p, n))
     given = [random.normal(size=(T, p)), A, C, np.eye(n), np.eye(p), np.zeros(n), np.eye(n)]
     device = [jnp.asarray(array) for array in given]
-    return Contest(
-        f"Kalman likelihood's gradient, n = {n}, p = {p}, T = {T}",
-        lambda: module.gradient(*given),
-        lambda: jax.block_until_ready(gradient(*device)),
-    )
+    by_pytensor = pytensor_kalman_gradient(p)
+    title = f"Kalman likelihood's gradient, n = {n}, p = {p}, T = {T}"
+    ours = partial(module.gradient, *given)
+    yield Contest(title, ours, lambda: jax.block_until_ready(gradient(*device)))
+    yield Contest(title, ours, partial(by_pytensor, *given), "PyTensor")
 
 
-def recurrent_vjp(n: int, T: int, samples: int) -> Contest:
+def pytensor_kalman_gradient(p: int) -> Any:
+    """Compile the gradient of the log-likelihood by PyTensor."""
+    Y, A, C, Q, R, P0 = map(pt.dmatrix, ("Y", "A", "C", "Q", "R", "P0"))
+    x0 = pt.dvector("x0")
+
+    def step(y: Any, x: Any, P: Any, A: Any, C: Any, Q: Any, R: Any) -> Any:
+        S, v = C @ P @ C.T + R, y - C @ x
+        gain = pt.linalg.solve(S, C @ P, assume_a="pos").T
+        logdet = 2 * pt.sum(pt.log(pt.diag(pt.linalg.cholesky(S))))
+        square = v @ pt.linalg.solve(S, v, assume_a="pos", b_ndim=1)
+        term = -(square + logdet + p * np.log(2 * np.pi)) / 2
+        return A @ (x + gain @ v), A @ (P - gain @ C @ P) @ A.T + Q, term
+
+    starts, noises = [x0, (P0 + P0.T) / 2, None], [(Q + Q.T) / 2, (R + R.T) / 2]
+    *_, terms = pytensor.scan(step, [Y], starts, [A, C, *noises], return_updates=False)
+    inputs = [Y, A, C, Q, R, x0, P0]
+    return pytensor.function(inputs, pytensor.grad(terms.sum(), inputs), mode="NUMBA")
+
+
+def recurrent_vjp(n: int, T: int, samples: int) -> Iterator[Contest]:
     """The VJP of h[t + 1] = tanh(W h[t] + U x[t]) by weights, inputs and start."""
     W, U, h0 = dx.matrix("W", "n", "n"), dx.matrix("U", "n", "n"), dx.vector("h0", "n")
     X = dx.matrix("X", "T", "n")
@@ -84,23 +107,44 @@ def recurrent_vjp(n: int, T: int, samples: int) -> Contest:
     inputs, cotangent = random.normal(size=(2, *leading, T, n))
     given = [*weights, inputs, np.zeros(n), cotangent]
     device = [jnp.asarray(array) for array in given]
-    return Contest(
-        f"recurrent network's VJP, n = {n}, T = {T}, {samples} samples",
-        lambda: module.vjp(*given),
-        lambda: jax.block_until_ready(vjp(device[-1], *device[:-1])),
+    by_pytensor = pytensor_recurrent_vjp(samples)
+    title = f"recurrent network's VJP, n = {n}, T = {T}, {samples} samples"
+    ours = partial(module.vjp, *given)
+    yield Contest(title, ours, lambda: jax.block_until_ready(vjp(device[-1], *device[:-1])))
+    yield Contest(title, ours, partial(by_pytensor, *given), "PyTensor")
+
+
+def pytensor_recurrent_vjp(samples: int) -> Any:
+    """Compile the VJP of the network by PyTensor, whose states are rows of a matrix for several
+    samples."""
+    W, U, h0 = pt.dmatrix("W"), pt.dmatrix("U"), pt.dvector("h0")
+    kind = pt.dtensor3 if samples > 1 else pt.dmatrix
+    X, cotangent = kind("X"), kind("cotangent")
+    steps, start = X, h0
+    if samples > 1:
+        steps, start = X.transpose(1, 0, 2), pt.tile(h0, (samples, 1))
+    states = pytensor.scan(
+        lambda x, h, W, U: pt.tanh(h @ W.T + x @ U.T),
+        [steps],
+        [start],
+        [W, U],
+        return_updates=False,
     )
+    states = states.transpose(1, 0, 2) if samples > 1 else states
+    cotangents = pytensor.gradient.Lop(states, [W, U, X, h0], cotangent)
+    return pytensor.function([W, U, X, h0, cotangent], cotangents, mode="NUMBA")
 
 
 def contests() -> Iterator[Contest]:
-    yield kalman_gradient(10, 5, 200)
-    yield recurrent_vjp(64, 500, 1)
-    yield recurrent_vjp(64, 500, 32)
+    yield from kalman_gradient(10, 5, 200)
+    yield from recurrent_vjp(64, 500, 1)
+    yield from recurrent_vjp(64, 500, 32)
 
 
 @click.command()
 @click.option("--turns", default=15, show_default=True, help="Of each contestant.")
 def main(turns: int) -> None:
-    """Compare loops over time with JAX's."""
+    """Compare loops over time with JAX's and PyTensor's."""
     compare(contests(), turns)
 
 
