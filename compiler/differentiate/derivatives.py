@@ -86,8 +86,8 @@ class Derivatives:
     def results(self, kind: str) -> dict[Key, Node]:
         """Derive the results of a kind, without the batch axis, in canonical form. Loops over
         segments are plain loops, as in formulas."""
+        results = self._in_segments(kind)
         if kind not in self._whole_results:
-            results = self._in_segments(kind)
             nodes = _as_plain_loops([*results.values()])
             self._whole_results[kind] = dict(zip(results, nodes, strict=True))
         return self._whole_results[kind]

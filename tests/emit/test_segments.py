@@ -19,6 +19,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.plan.steps import Allocate, Plan
+from derivatrix.compiler.structured import structured
 from derivatrix.runtime import trials
 from derivatrix.runtime.interface import interfaces
 from tests import loops
@@ -137,6 +138,12 @@ def test_second_derivatives() -> None:
         for case in (loops.elman(), with_checkpoint(loops.elman, 3))
     )
     _check(plain, segmented, [1, 4])
+
+
+def test_operators_run_loops() -> None:
+    derivatives = with_checkpoint(loops.backwards, 3).function.derivatives
+    operators = structured(derivatives, ["jvp", "vjp"]).operators
+    assert operators and all(operator.runs_loops for operator in operators)
 
 
 def _work_bytes(plan: Plan, sizes: dict[str, int]) -> float:
