@@ -75,6 +75,13 @@ class Step(NamedTuple):
     reason: str
 
 
+class Equation(NamedTuple):
+    """A formula behind its left side, and its definitions, each as the texts of its two sides."""
+
+    text: str
+    definitions: list[tuple[str, str]]
+
+
 class Steps(tuple[Step, ...]):
     """The lines of a derivation. A notebook shows them in LaTeX, whatever their style."""
 
@@ -114,10 +121,19 @@ def derivation(derivatives: Derivatives, wrt: str | None = None, style: str = "u
     name = names[0] if wrt is None else wrt
     if name not in names:
         raise DeclarationError(f"{function.name}: {name!r} is not in wrt: {', '.join(names)}")
-    writer = _Derivation(derivatives, name, style)
-    steps = Steps(Step(text, writer.printer.prose(reason)) for text, reason in writer.steps())
+    where = printers[style].where
+    steps = Steps(
+        Step(where(*equation) if equation.definitions else equation.text, reason)
+        for equation, reason in equations(derivatives, name, style)
+    )
     steps.latex = partial(derivation, derivatives, name, "latex")
     return steps
+
+
+def equations(derivatives: Derivatives, name: str, style: str) -> Iterator[tuple[Equation, str]]:
+    """Yield the lines of the derivation by the input `name`, each with the reason for it."""
+    writer = _Derivation(derivatives, name, style)
+    return ((equation, writer.printer.prose(reason)) for equation, reason in writer.steps())
 
 
 def lines(root: Node, leaf: ir.Leaf, printer: MathPrinter = UNICODE) -> Iterator[Line]:
@@ -251,30 +267,30 @@ class _Derivation:
         self.printer = derivatives.printer(style)
         self.by_index = STYLES[style].by_index
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[tuple[Equation, str]]:
         """Write the function if its text is long, its differential line by line, and the result."""
         (root,) = simplify(with_whole_loops([self.derivatives.function.expression]))
         differential_lines = list(lines(root, self.leaf, self.printer))
         formula = self._formula(root)
         name = self.printer.text(formula.tree, ATOM)
         if len(name) > MAX_INLINE_LENGTH or formula.definitions or isinstance(root, ir.Leaf):
-            yield Step(self._equation(self.derivatives.value_letter, formula), "the function")
+            yield self._equation(self.derivatives.value_letter, formula), "the function"
             name = self.derivatives.value_letter
         left = self.printer.differential(name)
         if len(differential_lines) == 1 and not isinstance(root, ir.Leaf):
-            yield Step(f"{left} = 0", f"it does not depend on {self.leaf.name}")
+            yield Equation(f"{left} = 0", []), f"it does not depend on {self.leaf.name}"
         formula = formula._replace(tree=kinds.Number(sympy.S.Zero))
         for line in differential_lines[1:]:
             next_formula = self._formula(line.node, line.primals)
             tree = align_trace(next_formula.tree, formula.tree)
             formula = next_formula._replace(tree=tree)
-            yield Step(self._equation(left, formula), line.reason)
+            yield self._equation(left, formula), line.reason
             left = ""
         yield from self._collect(differential_lines[-1], self._equation("", formula))
 
-    def _collect(self, line: Line, line_text: str) -> Iterator[Step]:
+    def _collect(self, line: Line, last: Equation) -> Iterator[tuple[Equation, str]]:
         """Write the gradient or VJP that the last `line` gives. The inner product of the gradient
-        and the input's differential comes first, unless it is `line_text`, the line itself."""
+        and the input's differential comes first, unless it is `last`, the line itself."""
         leaf, printer = self.leaf, self.printer
         differential = next(
             (part for part in leaves([line.node]) if line.primals.get(part.name) is leaf),
@@ -299,15 +315,15 @@ class _Derivation:
         if self.is_scalar and 0 < leaf.ndim < 3 and not is_zero(pulled_back):
             labels = tuple(range(leaf.ndim))
             product = einsum([(pulled_back, labels), (differential, labels)], ())
-            text = self._equation("", self._formula(product, {differential.name: leaf}))
-            if text != line_text:
-                yield Step(text, adjoint_reason + INNER_PRODUCT_REASONS[leaf.ndim])
+            equation = self._equation("", self._formula(product, {differential.name: leaf}))
+            if equation != last:
+                yield equation, adjoint_reason + INNER_PRODUCT_REASONS[leaf.ndim]
                 adjoint_reason = ""
         reason = adjoint_reason + reason
         if is_projected:
-            yield Step(self._equation(unprojected, self._formula(pulled_back)), reason)
+            yield self._equation(unprojected, self._formula(pulled_back)), reason
             reason = f"the part of {unprojected} that is {PROJECTED[leaf.structure]}"
-        yield Step(self._equation(left, self._formula(result)), reason)
+        yield self._equation(left, self._formula(result)), reason
 
     def _defining_property(self, symbol: str) -> str:
         """Write the equation that defines the gradient or VJP `symbol`, as dy = tr(∇ᵀ dX)."""
@@ -333,11 +349,10 @@ class _Derivation:
         tree, indices = builder.result()
         return _Formula(tree, indices, definition_texts(self.printer, tree, builder.definitions))
 
-    def _equation(self, left: str, formula: _Formula) -> str:
+    def _equation(self, left: str, formula: _Formula) -> Equation:
         """Write `left` = the formula, or "= the formula" without a left side."""
         left = f"{self.printer.left_side(left, formula.indices)} " if left else ""
-        text = f"{left}= {self.printer.text(formula.tree)}"
-        return self.printer.where(text, formula.definitions) if formula.definitions else text
+        return Equation(f"{left}= {self.printer.text(formula.tree)}", formula.definitions)
 
 
 def align_trace(tree: Tree, previous: Tree) -> Tree:

@@ -332,22 +332,29 @@ class Derivatives:
         by_inputs = f" by {separator.join(inputs)}" if inputs else ""
         return f"{kind}{of_output}{by_inputs}"
 
-    def equations(self, style: str = "unicode", kinds: Sequence[str] | None = None) -> list[str]:
+    def equations(
+        self,
+        style: str = "unicode",
+        kinds: Sequence[str] | None = None,
+        on_one_line: bool = False,
+    ) -> list[str]:
         """Render the equations of `kinds` (all by default) in a style for reading, for one sample
         where there is a batch axis. The Jacobian of a scalar function, its gradient, is left out.
-        """
+        on_one_line: each with its definitions."""
         return [
             line
             for kind in (self.kinds if kinds is None else kinds)
             if kind != "value_and_gradient" and not (kind == "jacobian" and self.function.is_scalar)
-            for line in self.equation_lines(kind, style)
+            for line in self.equation_lines(kind, style, on_one_line)
         ]
 
-    def equation_lines(self, kind: str, style: str = "unicode") -> list[str]:
+    def equation_lines(
+        self, kind: str, style: str = "unicode", on_one_line: bool = False
+    ) -> list[str]:
         """Render the equations of one kind; in a vec style, one without a vec form by index."""
-        return [self._equation(kind, key, style) for key in self.results(kind)]
+        return [self._equation(kind, key, style, on_one_line) for key in self.results(kind)]
 
-    def _equation(self, kind: str, key: Key, style: str) -> str:
+    def _equation(self, kind: str, key: Key, style: str, on_one_line: bool) -> str:
         node, names = self.results(kind)[key], self.display_names()
         printer = self.printer(style)
         letter, inputs = self._left_names(kind, key)
@@ -360,7 +367,7 @@ class Derivatives:
             except NoMatrixNotation:
                 style = "index"
         left = printer.derivative(kind, letter, inputs)
-        return render_equation(left, node, style, names, self.declared)
+        return render_equation(left, node, style, names, self.declared, on_one_line=on_one_line)
 
     def _left_names(self, kind: str, key: Key) -> tuple[str, Key]:
         """Split a key into the name of the output and the inputs."""

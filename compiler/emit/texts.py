@@ -40,8 +40,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def assignment(names: list[str], value: str) -> str:
     """Write an assignment of the parts of a value to names."""
-    line = f"{', '.join(names)}{',' if len(names) == 1 else ''} = {value}"
-    return line if len(line) <= 100 else f"{line.removesuffix(value)}(\n    {value}\n)"
+    left = f"{', '.join(names)}{',' if len(names) == 1 else ''}"
+    if len(left) + len(value) > 97:
+        left = "\n".join(wrapped(f"({left})", 96 - len(value), "    "))
+    return f"{left} = {value}"
 
 
 def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) -> list[str]:

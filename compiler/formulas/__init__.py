@@ -77,15 +77,17 @@ def render_equation(
     names: Mapping[str, str] = NO_NAMES,
     declared: frozenset[str] = frozenset(),
     sides: Sides | None = None,
+    on_one_line: bool = False,
 ) -> str:
     """Write `left` = the formula of `node`, with a line for each definition; see `render`.
 
     left: the name of the result, in the same style. Indices of the formula are added to it: "J"
-    becomes "J[i,j,k]". style: any but numpy and vec-numpy.
+    becomes "J[i,j,k]". style: any but numpy and vec-numpy. on_one_line: with the definitions.
     """
     printer = math_printers()[style]
     formula = _formula(node, names, style, declared, sides)
-    return printer.equations(_equations(left, formula, printer, declared))
+    equations = _equations(left, formula, printer, declared)
+    return printer.on_one_line(equations) if on_one_line else printer.equations(equations)
 
 
 def _equations(

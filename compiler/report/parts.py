@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from derivatrix.compiler.differentiate.derivation import Equation, equations
 from derivatrix.compiler.formulas.printers import math_printers
-from derivatrix.compiler.formulas.printers.latex import AND, WHERE
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.report.mathml import mathml, prose
 
@@ -70,19 +70,21 @@ def derivations(function: Function) -> Iterator[dict[str, Any]]:
 
 def _derivation(function: Function, name: str, output_name: str) -> dict[str, Any]:
     """Derive the gradient or VJP by an input line by line, as MathML and as text."""
-    steps = function.steps(name, "latex")
+    text = str(function.steps(name))
+    steps = equations(function.derivatives, name, "latex")
     return {
         "by": f"{name}, of {output_name}" if output_name else name,
-        "lines": [{"math": _on_lines(step.text), "reason": prose(step.reason)} for step in steps],
-        "text": str(function.steps(name)),
+        "lines": [
+            {"math": _on_lines(equation), "reason": prose(reason)} for equation, reason in steps
+        ],
+        "text": text,
     }
 
 
-def _on_lines(latex: str) -> str:
-    """Write a formula as MathML, its definitions on lines of their own, as lines are narrow."""
-    formula, _, definitions = latex.partition(WHERE)
-    lines = [rf"\text{{where }} {line}" for line in definitions.split(AND) if line]
-    return "".join(map(mathml, [formula, *lines]))
+def _on_lines(equation: Equation) -> str:
+    """Write an equation as MathML, its definitions on lines of their own, as lines are narrow."""
+    lines = [rf"\text{{where }} {left} = {right}" for left, right in equation.definitions]
+    return "".join(map(mathml, [equation.text, *lines]))
 
 
 def size_names(function: Function) -> list[str]:

@@ -503,7 +503,7 @@ def test_lines_are_short(name: str) -> None:
 def test_kernels_say_their_formula_on_one_line() -> None:
     S = dx.matrix("S", n, n, "spd")
     text = generate(dx.function("factor", [S], dx.cholesky(S), kinds=["vjp"])).text
-    assert '"""S̄ = ½ L⁻ᵀ (T₁ + T₁ᵀ) L⁻¹ where L = chol(S), T₁ = Φ(Lᵀ Ȳ)"""' in text
+    assert '"""S̄ = ½ L⁻ᵀ (T₁ + T₁ᵀ) L⁻¹  where L = chol(S), T₁ = Φ(Lᵀ Ȳ)"""' in text
 
 
 def test_a_loop_that_is_its_formula_has_no_comment() -> None:

@@ -167,16 +167,10 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
 
 def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     """Yield the kernels of a function with their summaries, without variants and shares."""
-    formula = "; ".join(map(_on_one_line, function.formulas))
+    formula = "; ".join(function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     short = formula and len(formula) < MAX_SUMMARY_LENGTH
     if function.plan.parts is not None and function.plan.parts.batch_last is not None:
         batch_last = function.plan.parts.batch_last.kernel
         yield batch_last, f"`{function.name}` for many samples, which come last in memory."
     yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."
-
-
-def _on_one_line(equation: str) -> str:
-    """Join the lines of an equation, the first with the formula, the others with definitions."""
-    formula, *definitions = (" ".join(line.split()) for line in equation.splitlines())
-    return f"{formula} {', '.join(definitions)}".rstrip()

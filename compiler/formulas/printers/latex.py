@@ -20,10 +20,6 @@ COMMANDS = {
     "max", "min", "sec", "csc", "cot", "coth",
 }  # fmt: skip
 
-WHERE = r" \quad\text{where}\quad "
-AND = r",\; "
-"""The text before the first definition of a formula, and before the others."""
-
 _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
 
@@ -170,7 +166,8 @@ class Latex(MathPrinter):
         return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
 
     def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
-        return text + WHERE + AND.join(f"{left} = {right}" for left, right in definitions)
+        equations = r",\; ".join(f"{left} = {right}" for left, right in definitions)
+        return rf"{text} \quad\text{{where}}\quad {equations}"
 
     def equations(self, lines: list[tuple[str, str]]) -> str:
         (left, right), *definitions = lines

@@ -253,11 +253,16 @@ class Spelling(Printer):
         """Write a formula and its definitions on one line."""
         return f"{text}  where {', '.join(f'{left} = {right}' for left, right in definitions)}"
 
+    def on_one_line(self, lines: list[tuple[str, str]]) -> str:
+        """Write an equation and its definitions on one line."""
+        (left, right), *definitions = lines
+        text = f"{left} = {right}"
+        return self.where(text, definitions) if definitions else text
+
     def equations(self, lines: list[tuple[str, str]]) -> str:
         """Write an equation and its definitions, each on a line of its own."""
         (left, right), *definitions = lines
-        text = f"{left} = {right}"
-        one_line = self.where(text, definitions)
+        text, one_line = f"{left} = {right}", self.on_one_line(lines)
         if len(definitions) == 1 and len(one_line) <= MAX_LINE_LENGTH:
             return one_line
         for position, (name, body) in enumerate(definitions):
