@@ -229,7 +229,8 @@ class Unit(Vector):
 
     @cached_property
     def letters(self) -> frozenset[str]:
-        return _names(self.position)
+        sizes = {symbol.name for symbol in self.position.free_symbols if symbol.is_positive}
+        return _names(self.position) - sizes
 
 
 @kind

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import sympy
 
 from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.nodes import Labels
-from derivatrix.runtime.syntax import parse_python
 
 TERNARY, SUM, PRODUCT, POWER, ATOM = range(5)
 """The precedence of a text in Python, weakest first."""
@@ -26,69 +25,86 @@ def is_matmul(a: Labels, b: Labels, output: Sequence[int]) -> bool:
     return stacks_agree and (*stack, *a[-2:-1], *b[-2:][1:]) == tuple(output)
 
 
-def arranged(text: str, axes: Sequence[int | None]) -> str:
+class Text(NamedTuple):
+    """The text of an array or number: a sign, "-" or "", and the rest. level: the precedence of the
+    whole. exact: whether it has the shape of its node; else it broadcasts to it."""
+
+    unsigned: str
+    level: int = ATOM
+    sign: str = ""
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.sign}{self.unsigned}"
+
+    def within(self, level: int) -> str:
+        """Return the text as an operand of an operator, whose operands have at least this level."""
+        return str(self) if self.level >= level else f"({self})"
+
+
+def arranged(array: Text, axes: Sequence[int | None]) -> Text:
     """Permute the axes of an array, and add axes of length 1 where `axes` has None."""
     order = [axis for axis in axes if axis is not None]
     if order == [1, 0]:
-        text = f"{parenthesised(text, ATOM)}.T"
+        array = Text(f"{array.within(ATOM)}.T")
     elif order != sorted(order):
-        text = f"np.transpose({text}, {tuple(order)})"
+        array = Text(f"np.transpose({array}, {tuple(order)})")
     if len(order) < len(axes):
         indices = ", ".join("None" if axis is None else ":" for axis in axes)
-        text = f"{parenthesised(text, ATOM)}[{indices}]"
-    return text
+        array = Text(f"{array.within(ATOM)}[{indices}]")
+    return array
 
 
-def scaled(number: sympy.Expr, texts: Sequence[str]) -> str:
+def scaled(number: sympy.Expr, factors: Sequence[Text]) -> Text:
     """Multiply arrays by a number."""
     numerator, denominator = sympy.fraction(number)
     sign = "-" if numerator.could_extract_minus_sign() else ""
     numerator = -numerator if sign else numerator
-    factors = [number_text(numerator)] * (numerator != 1 or not texts) + list(texts)
-    text = product_text(factors)
-    if sign or denominator != 1:
-        text = sign + parenthesised(text, PRODUCT)
-    return (
-        text if denominator == 1 else f"{text} / {parenthesised(number_text(denominator), POWER)}"
-    )
+    product = multiplied([number_text(numerator)] * (numerator != 1 or not factors) + [*factors])
+    if not sign and denominator == 1:
+        return product
+    text = product.within(PRODUCT)
+    if denominator != 1:
+        text = f"{text} / {number_text(denominator).within(POWER)}"
+    return Text(text, PRODUCT, sign)
 
 
-def number_text(number: sympy.Expr) -> str:
-    return repr(float(number)) if number.is_Float else scalars.numpy_text(number)
+def number_text(number: sympy.Expr) -> Text:
+    text = repr(float(number)) if number.is_Float else scalars.numpy_text(number)
+    return Text(text, expression_level(number))
 
 
-def product_text(factors: Sequence[str]) -> str:
+def multiplied(factors: Sequence[Text]) -> Text:
     """Multiply arrays entry by entry."""
     if len(factors) == 1:
         return factors[0]
+    first, *others = factors
+    sign = first.sign if first.level >= PRODUCT else ""
     # the first factor may be a product: multiplication associates to the left
-    parts = [parenthesised(factors[0], PRODUCT), *(parenthesised(f, POWER) for f in factors[1:])]
-    return " * ".join(parts)
+    start = first._replace(sign="").within(PRODUCT) if sign else first.within(PRODUCT)
+    return Text(" * ".join([start, *(factor.within(POWER) for factor in others)]), PRODUCT, sign)
 
 
-def _is_expression(text: str) -> bool:
-    try:
-        parse_python(text, mode="eval")
-    except SyntaxError:
-        return False
-    return True
+def added(terms: Sequence[Text]) -> Text:
+    """Add arrays."""
+    texts = []
+    for position, term in enumerate(terms):
+        is_open = term.level >= (PRODUCT if position else SUM)
+        sign = (is_open and term.sign) or "+"
+        texts += [sign, term.unsigned if is_open else f"({term})"]
+    sign = texts[0].removeprefix("+")
+    return Text(" ".join(texts[1:]), SUM, sign)
 
 
-OPERATOR_PRECEDENCE = {ast.Add: SUM, ast.Sub: SUM, ast.Pow: POWER}
-
-
-def parenthesised(text: str, precedence: int) -> str:
-    """Put the text in parentheses unless its precedence is at least `precedence`."""
-    tree = parse_python(text, mode="eval").body
-    match tree:
-        case ast.BinOp():
-            level = OPERATOR_PRECEDENCE.get(type(tree.op), PRODUCT)
-        case ast.UnaryOp():
-            level = PRODUCT
-        case ast.Call() | ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
-            level = ATOM
-        case _:
-            level = TERNARY
-    if text.startswith("(") and _is_expression(text[1:-1]):
-        level = ATOM
-    return text if level >= precedence else f"({text})"
+def expression_level(expression: sympy.Expr) -> int:
+    """Return the precedence of the text of an expression of numbers, as NumPy has it."""
+    match expression:
+        case sympy.Add():
+            return SUM
+        case sympy.Mul() | sympy.Mod():
+            return PRODUCT
+        case sympy.Pow():
+            return {sympy.S.Half: ATOM, -sympy.S.Half: PRODUCT}.get(expression.exp, POWER)
+        case sympy.Number():
+            return ATOM if expression >= 0 and getattr(expression, "q", 1) == 1 else PRODUCT
+    return ATOM

@@ -24,14 +24,15 @@ from derivatrix.compiler.ir.numpy_spelling import (
     ATOM,
     POWER,
     PRODUCT,
-    SUM,
+    Text,
+    added,
     arranged,
+    expression_level,
     is_matmul,
-    parenthesised,
-    product_text,
+    multiplied,
     scaled,
 )
-from derivatrix.compiler.ir.python_text import index, tuple_text
+from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index, tuple_text
 
 MAX_DEPTH = 10
 """Deepest nesting of nodes in one text; deeper nodes are named."""
@@ -43,13 +44,6 @@ MAX_ENTRIES = 24
 """Most entries of a literal array that is not named."""
 
 LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
-
-
-class Text(NamedTuple):
-    """The text of a node. `exact`: whether it has the node's shape; else it broadcasts to it."""
-
-    text: str
-    exact: bool = True
 
 
 class Factor(NamedTuple):
@@ -108,9 +102,9 @@ class _Writer:
             is_long = node not in self.roots and (heights[node] > MAX_DEPTH or large)
             is_named = self.uses[node] > 1 or is_long
             if is_named and not isinstance(node, (ir.Leaf, ir.Structural)):
-                self.texts[node] = Text(self.assigned(self.exact(node)))
+                self.texts[node] = Text(self.assigned(str(self.exact(node))))
                 heights[node] = 0
-        texts = [self.exact(root) for root in self.roots]
+        texts = [str(self.exact(root)) for root in self.roots]
         text = tuple_text(texts) if is_tuple else texts[0]
         return f"({', '.join([*self.assignments, text])})[-1]" if self.assignments else text
 
@@ -123,19 +117,18 @@ class _Writer:
         self.assignments.append(f"t{number} := {text}")
         return f"t{number}"
 
-    def exact(self, node: ir.Node) -> str:
+    def exact(self, node: ir.Node) -> Text:
         """Return the text of a node, with its shape."""
         return self.broadcast(self.texts[node], node.shape)
 
-    def broadcast(self, operand: Text, shape: Shape) -> str:
+    def broadcast(self, operand: Text, shape: Shape) -> Text:
         if operand.exact:
-            return operand.text
-        return f"np.broadcast_to({operand.text}, {self.shape(shape)})"
+            return operand
+        return Text(f"np.broadcast_to({operand}, {self.shape(shape)})")
 
     def size(self, size: Dimension) -> str:
         """Return a dimension, as an integer."""
-        text = index(self.number(size))
-        return re.sub(r"\bmin\(([^()]*)\)", r"np.min([\1])", text)
+        return index(self.number(size), extremes=NUMPY_EXTREMES)
 
     def shape(self, shape: Iterable[Dimension]) -> str:
         return tuple_text(self.size(size) for size in shape)
@@ -157,7 +150,7 @@ class _Writer:
             case ir.Sum():
                 return self.sum(node)
             case ir.Map():
-                return Text(self.map(node))
+                return self.map(node)
             case ir.Apply():
                 return self.apply(node)
             case ir.Einsum():
@@ -193,28 +186,25 @@ class _Writer:
 
     def sum(self, node: ir.Sum) -> Text:
         terms = [self.texts[term] for term in node.terms]
-        text = "".join(
-            f" - {part[1:]}" if part.startswith("-") else f" + {part}"
-            for part in (
-                parenthesised(term.text, PRODUCT if n else SUM) for n, term in enumerate(terms)
-            )
-        )
         if not terms:
             return Text(f"np.zeros({self.shape(node.shape)})")
-        text = text[3:] if text[1] == "+" else f"-{text[3:]}"
-        return Text(text, any(term.exact for term in terms))
+        return added(terms)._replace(exact=any(term.exact for term in terms))
 
-    def map(self, node: ir.Map) -> str:
+    def map(self, node: ir.Map) -> Text:
         """Print the function of the arguments, which all have the node's shape."""
-        text = scalars.numpy_text(node.expression)
+        expression = node.expression
+        sign = "-" if expression.as_coeff_Mul()[0].is_negative and expression.is_Mul else ""
+        expression = -expression if sign else expression
+        text = scalars.numpy_text(expression)
         arguments = [self.exact(argument) for argument in node.arguments]
 
         def fill(slot: re.Match[str]) -> str:
             in_parentheses = text[slot.start() - 1] == "(" and text[slot.end() :][:1] == ")"
             argument = arguments[int(slot[1])]
-            return argument if in_parentheses else parenthesised(argument, ATOM)
+            return str(argument) if in_parentheses else argument.within(ATOM)
 
-        return SLOT.sub(fill, text)
+        level = min(expression_level(expression), PRODUCT) if sign else expression_level(expression)
+        return Text(SLOT.sub(fill, text), level, sign)
 
     def apply(self, node: ir.Apply) -> Text:
         """Print an operation, with the stacked axes of its arguments in order; NumPy broadcasts the
@@ -224,7 +214,7 @@ class _Writer:
         for argument, labels in node.arguments:
             core = range(len(labels), argument.ndim)
             axes = [labels.index(label) if label in labels else None for label in covered]
-            texts.append(arranged(self.exact(argument), [*axes, *core]))
+            texts.append(str(arranged(self.exact(argument), [*axes, *core])))
         text = node.operation.numpy(texts, node.parameters, node.output)
         outputs = text.removesuffix(f"[{node.output}]")
         if outputs != text and self.outputs[node.sibling(0)] > 1:
@@ -232,14 +222,14 @@ class _Writer:
                 self.tuples[outputs] = self.assigned(outputs)
             text = f"{self.tuples[outputs]}[{node.output}]"
         core = range(len(node.stack), node.ndim)
-        return self.with_axes(text, [*covered, *core], node.shape)
+        return self.with_axes(Text(text), [*covered, *core], node.shape)
 
-    def with_axes(self, text: str, axes: Sequence[int], shape: Shape) -> Text:
+    def with_axes(self, array: Text, axes: Sequence[int], shape: Shape) -> Text:
         """Place the axes of an array among those of `shape`: it has `axes`, in ascending order."""
         missing = [axis for axis in range(len(shape)) if axis not in axes]
         stretched = [axis for axis in missing if axes and axis > axes[0]]
         order = [axes.index(axis) if axis in axes else None for axis in sorted([*axes, *stretched])]
-        return Text(arranged(text, order), not missing)
+        return arranged(array, order)._replace(exact=not missing)
 
     def product(self, node: ir.Einsum) -> Text:
         operands = [Factor(self.texts[f], labels, f.shape, f) for f, labels in node.factors]
@@ -247,10 +237,10 @@ class _Writer:
         present = {label for factor in factors for label in factor.labels} | indexed
         counted = [node.sizes[label] for label in node.contracted if label not in present]
         scalar = self.number(sympy.prod([node.coefficient, *counted]))
-        numbers = [factor.operand.text for factor in factors if not factor.labels]
+        numbers = [factor.operand for factor in factors if not factor.labels]
         arrays = [factor for factor in factors if factor.labels]
         if not arrays:
-            return Text(scaled(scalar, numbers), not node.ndim)
+            return scaled(scalar, numbers)._replace(exact=not node.ndim)
         labels = {label for factor in arrays for label in factor.labels}
         has_diagonals = any(len(set(factor.labels)) < len(factor.labels) for factor in arrays)
         if not has_diagonals and all(label < node.ndim for label in labels):
@@ -258,7 +248,7 @@ class _Writer:
         else:
             output = [label for label in range(node.ndim) if label in labels]
             body = self.with_axes(self.contraction(arrays, output), output, node.shape)
-        return Text(scaled(scalar, [*numbers, body.text]), body.exact)
+        return scaled(scalar, [*numbers, body])._replace(exact=body.exact)
 
     def entrywise(self, factors: Sequence[Factor], shape: Shape) -> Text:
         """Multiply arrays that each have some axes of `shape`."""
@@ -267,17 +257,16 @@ class _Writer:
         for operand, labels, factor_shape, _ in factors:
             axes = sorted(labels)
             order = [labels.index(axis) for axis in axes]
-            text, has_all_axes = self.with_axes(
+            array = self.with_axes(
                 arranged(self.broadcast(operand, factor_shape), order), axes, shape
             )
-            if has_all_axes and axes == list(labels):
-                text = operand.text
-            if operand.exact or not (has_all_axes and axes == list(labels)):
+            is_in_place = array.exact and axes == list(labels)
+            if operand.exact or not is_in_place:
                 covered |= set(axes)
-            texts.append(text)
-        return Text(product_text(texts), len(covered) == len(shape))
+            texts.append(operand if is_in_place else array)
+        return multiplied(texts)._replace(exact=len(covered) == len(shape))
 
-    def contraction(self, factors: Sequence[Factor], output: Sequence[int]) -> str:
+    def contraction(self, factors: Sequence[Factor], output: Sequence[int]) -> Text:
         """Print a product with sums, whose axes are `output`, pair by pair: `np.einsum` of more
         factors would search for their best order in each evaluation, as in each step of a loop."""
         while len(factors) > 2:
@@ -288,9 +277,9 @@ class _Writer:
             axes = [axis for axis, label in enumerate(labels[0]) if label not in output]
             if len({*labels[0]}) == len(labels[0]):
                 axis = "" if not output else f", axis={axes[0] if len(axes) == 1 else tuple(axes)}"
-                return f"np.sum({texts[0]}{axis})"
+                return Text(f"np.sum({texts[0]}{axis})")
             if labels[0] == labels[0][:1] * 2:
-                return f"np.trace({texts[0]})"
+                return Text(f"np.trace({texts[0]})")
         if len(factors) == 2 and all(labels):
             operands = [
                 arranged(texts[n], [labels[n].index(label) for label in axes])
@@ -298,13 +287,13 @@ class _Writer:
             ]
             if operands:
                 left, right = operands
-                return f"{parenthesised(left, PRODUCT)} @ {parenthesised(right, POWER)}"
+                return Text(f"{left.within(PRODUCT)} @ {right.within(POWER)}", PRODUCT)
         letters: dict[int, str] = {}
         for label in (*output, *itertools.chain(*labels)):
             letters.setdefault(label, LETTERS[len(letters)])
         inputs = ",".join("".join(letters[label] for label in axes) for axes in labels)
         subscripts = f"{inputs}->{''.join(letters[label] for label in output)}"
-        return f"np.einsum({subscripts!r}, {', '.join(texts)})"
+        return Text(f"np.einsum({subscripts!r}, {', '.join(map(str, texts))})")
 
     def with_contracted_pair(
         self, factors: Sequence[Factor], output: Sequence[int]
@@ -327,7 +316,7 @@ class _Writer:
             ]
             body = self.entrywise(aligned, shape)
         else:
-            body = Text(self.contraction([first, second], labels))
+            body = self.contraction([first, second], labels)
         others = [factor for n, factor in enumerate(factors) if n not in pair]
         others.insert(pair[0], Factor(body, labels, shape))
         return others
@@ -382,18 +371,18 @@ class _Writer:
         place; where there are several of either, the new ones come last."""
         if isinstance(node, (ir.Slice, ir.Gather)):
             axis = factor.labels.index(axes[0])
-            text = parenthesised(self.broadcast(factor.operand, factor.shape), ATOM)
+            text = self.broadcast(factor.operand, factor.shape).within(ATOM)
             labels = (*factor.labels[:axis], *new_axes, *factor.labels[axis + 1 :])
             shape = (*factor.shape[:axis], node.shape[0], *factor.shape[axis + 1 :])
             return Factor(Text(f"{text}[{':, ' * axis}{self.positions(node)}]"), labels, shape)
         leading = tuple(label for label in factor.labels if label not in axes)
         order = [factor.labels.index(label) for label in (*leading, *axes)]
-        text = parenthesised(arranged(self.broadcast(factor.operand, factor.shape), order), ATOM)
+        text = arranged(self.broadcast(factor.operand, factor.shape), order).within(ATOM)
         sizes = dict(zip(factor.labels, factor.shape, strict=True))
         new_sizes = node.shape[1:] if len(new_axes) == 2 else node.shape[:1]
         shape = tuple(sizes[label] for label in leading) + new_sizes
         size = self.size(node.shape[-1])
-        before = "..., " if leading else ""
+        before, level = "..., " if leading else "", ATOM
         match node:
             case ir.Reshape():
                 text = f"{text}.reshape({self.shape(shape)})"
@@ -402,8 +391,8 @@ class _Writer:
             case ir.Vech():
                 row = f"np.arange({size})[:, None]"
                 positions = f"{row} * ({row} + 1) // 2 + np.arange({size})"
-                text = f"{text}[{before}{positions}] * np.tri({size})"
-        return Factor(Text(text), (*leading, *new_axes), shape)
+                text, level = f"{text}[{before}{positions}] * np.tri({size})", PRODUCT
+        return Factor(Text(text, level), (*leading, *new_axes), shape)
 
 
 def _product_labels(

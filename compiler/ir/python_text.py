@@ -8,11 +8,12 @@ from sympy.printing.str import StrPrinter
 
 
 class _IndexPrinter(StrPrinter):
-    """Prints integer arithmetic as Python. `multiplied`: powers as products."""
+    """Prints integer arithmetic as Python. `multiplied`: powers as products; `extremes`: the texts
+    of a maximum and a minimum."""
 
-    def __init__(self, multiplied: bool) -> None:
+    def __init__(self, multiplied: bool, extremes: tuple[str, str]) -> None:
         super().__init__()
-        self._multiplied = multiplied
+        self._multiplied, self._extremes = multiplied, extremes
 
     def _print_Pow(self, expression: sympy.Pow, rational: bool = False) -> str:
         base, exponent = expression.args
@@ -57,8 +58,8 @@ class _IndexPrinter(StrPrinter):
         return f"(({self._print(dividend)}) % {self._print(divisor)})"
 
     def _print_Wrapped(self, expression: sympy.Expr) -> str:
-        number, size = expression.args
-        return f"({self._print(number)} % max({self._print(size)}, 1))"
+        number, size = map(self._print, expression.args)
+        return f"({number} % {self._extremes[0].format(f'{size}, 1')})"
 
     def _print_Relational(self, expression: sympy.core.relational.Relational) -> str:
         return f"{self._print(expression.lhs)} {expression.rel_op} {self._print(expression.rhs)}"
@@ -68,20 +69,28 @@ class _IndexPrinter(StrPrinter):
         return " and ".join(self._print(part) for part in parts)
 
     def _print_Max(self, expression: sympy.Max) -> str:
-        return self._extreme("max", expression)
+        return self._extreme(self._extremes[0], expression)
 
     def _print_Min(self, expression: sympy.Min) -> str:
-        return self._extreme("min", expression)
+        return self._extreme(self._extremes[1], expression)
 
     def _extreme(self, name: str, expression: sympy.Expr) -> str:
         arguments = sorted(expression.args, key=sympy.default_sort_key)
-        return f"{name}({', '.join(self._print(argument) for argument in arguments)})"
+        return name.format(", ".join(self._print(argument) for argument in arguments))
 
 
-def index(expression: sympy.Basic, multiplied: bool = False) -> str:
+NUMPY_EXTREMES = ("np.max([{}])", "np.min([{}])")
+
+
+def index(
+    expression: sympy.Basic,
+    multiplied: bool = False,
+    extremes: tuple[str, str] = ("max({})", "min({})"),
+) -> str:
     """Print arithmetic of sizes and loop indices, or a condition on them. `multiplied`: powers as
-    products; Numba computes powers in floating point on CUDA devices."""
-    return str(_IndexPrinter(multiplied).doprint(expression))
+    products; Numba computes powers in floating point on CUDA devices. `extremes`: the texts of a
+    maximum and a minimum of arguments."""
+    return str(_IndexPrinter(multiplied, extremes).doprint(expression))
 
 
 def tuple_text(parts: Iterable[str]) -> str:

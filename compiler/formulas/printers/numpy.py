@@ -9,7 +9,6 @@ from typing import ClassVar, TypeGuard
 
 import sympy
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
-from sympy.printing.str import StrPrinter
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.printers.base import (
@@ -34,6 +33,7 @@ from derivatrix.compiler.formulas.tree import (
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.nodes import slot
+from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -55,25 +55,6 @@ class AxisSum(kinds.Vector):
 
     body: Tree
     axis: int
-
-
-class _Sizes(StrPrinter):
-    """Writes arithmetic of dimensions; `sizes`: texts for their names."""
-
-    def __init__(self, sizes: Mapping[str, str]) -> None:
-        super().__init__()
-        self._sizes = sizes
-
-    def _print_Symbol(self, expression: sympy.Symbol) -> str:
-        return self._sizes.get(expression.name, expression.name)
-
-    def _print_Min(self, expression: sympy.Min) -> str:
-        sizes = sorted(expression.args, key=sympy.default_sort_key)
-        return f"np.min([{', '.join(map(self._print, sizes))}])"
-
-    def _print_Wrapped(self, expression: sympy.Expr) -> str:
-        number, size = map(self._print, expression.args)
-        return f"({number} % np.max([{size}, 1]))"
 
 
 class NumPy(Printer):
@@ -103,9 +84,10 @@ class NumPy(Printer):
     # Sizes
 
     def dimension(self, size: Dimension) -> str:
-        numerator, denominator = sympy.together(size).as_numer_denom()
-        text: str = _Sizes(self.sizes).doprint(numerator)
-        return text if denominator == 1 else f"({text}) // {denominator}"
+        texts = {
+            s: sympy.Symbol(self.sizes[s.name]) for s in size.free_symbols if s.name in self.sizes
+        }
+        return index(size.xreplace(texts), extremes=NUMPY_EXTREMES)
 
     def shape(self, shape: Shape) -> str:
         """Write a shape as a tuple."""
