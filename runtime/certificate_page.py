@@ -137,7 +137,7 @@ def _plots(curves: Sequence[Curve]) -> Iterator[str]:
     for (function, name), lines in groups.items():
         title = f"{function} by {name}" if name else function
         ticks = _powers(-10, -1, 3), _powers(-16, 0, 4)
-        axes = Axes(*ticks, "h", f"Errors of {title}", _point_title)
+        axes = Axes(*ticks, "h", f"Errors of {title}", "step {:.0e}, error {:.1e}".format)
         drawing = plot(lines, axes, 330, 190)
         figures.append(f"<figure><figcaption><b>{escape(title)}</b></figcaption>{drawing}</figure>")
     yield f'<div class="plot plots">{"".join(figures)}</div>'
@@ -156,7 +156,3 @@ def _powers(low: int, high: int, step: int) -> dict[float, str]:
         10.0**power: f"10{str(power).translate(names)}" if power else "1"
         for power in range(low, high + 1, step)
     }
-
-
-def _point_title(step: float, error: float) -> str:
-    return f"step {step:.0e}, error {error:.1e}"

@@ -249,7 +249,8 @@ def _parsed(source: str, package: str) -> _Contents:
                 imports[alias.asname or alias.name] = (origin, alias.name)
         else:
             for name in _defined_names(statement):
-                start = min([statement.lineno, *_decorator_lines(statement)])
+                decorators = getattr(statement, "decorator_list", [])
+                start = min(part.lineno for part in (statement, *decorators))
                 text = "\n".join(lines[start - 1 : statement.end_lineno])
                 definitions[name] = (text, _names_read(statement))
     return _Contents(definitions, imports)
@@ -263,10 +264,6 @@ def _defined_names(statement: ast.stmt) -> Iterable[str]:
     if isinstance(statement, ast.Assign):
         return [target.id for target in statement.targets if isinstance(target, ast.Name)]
     return []
-
-
-def _decorator_lines(statement: ast.stmt) -> list[int]:
-    return [decorator.lineno for decorator in getattr(statement, "decorator_list", [])]
 
 
 def _names_read(statement: ast.stmt) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
-from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
+from derivatrix.compiler.ir.dimensions import BATCH, shape_text
 from derivatrix.compiler.ir.graph import size_symbols
 from derivatrix.compiler.ir.identifiers import require_identifier, require_name, require_variable
 from derivatrix.compiler.ir.nodes import Apply, Leaf, Map, Node, full, topological
@@ -540,10 +540,5 @@ def _check_dimensions(
 
 def _size_symbols(leaves: Sequence[Leaf], expressions: Sequence[Node]) -> set[sympy.Basic]:
     """The sizes that occur in the shapes of inputs, and anywhere in expressions."""
-    return {symbol for leaf in leaves for symbol in _symbols(leaf.shape)} | size_symbols(
-        expressions
-    )
-
-
-def _symbols(expressions: Shape) -> set[sympy.Basic]:
-    return {symbol for expression in expressions for symbol in expression.free_symbols}
+    lengths = (size for leaf in leaves for size in leaf.shape)
+    return size_symbols(expressions).union(*(size.free_symbols for size in lengths))

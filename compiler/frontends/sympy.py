@@ -270,10 +270,6 @@ def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> A
     return elementwise(slotted.doit(), *(operands[symbol] for symbol in symbols))
 
 
-def _diagonal(expression: Any) -> Array:
-    return functions.diagonal(_full_rank(expression.args[0]))
-
-
 def _diagonal_part(matrix: Any) -> Array:
     """Set all entries of a matrix to zero but those of the diagonal."""
     full = _full_rank(matrix)
@@ -399,7 +395,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     ElementwiseApplyFunction: _apply_function,
     DiagMatrix: lambda expression: functions.diag(_lower(expression.args[0])),
     DiagonalMatrix: lambda expression: _diagonal_part(expression.args[0]),
-    DiagonalOf: _diagonal,
+    DiagonalOf: lambda expression: functions.diagonal(_full_rank(expression.args[0])),
     matrices.Identity: _identity,
     matrices.ZeroMatrix: lambda zeros: Array(ir.zeros(_shape_without_ones(zeros))),
     matrices.OneMatrix: lambda ones: Array(ir.full(1, _shape_without_ones(ones))),

@@ -28,10 +28,6 @@ def _letter(label: int) -> str:
     return LETTERS[label] if label < len(LETTERS) else f"({label})"
 
 
-def _indexed(name: str, labels: tuple[int, ...]) -> str:
-    return f"{name}[{','.join(map(_letter, labels))}]" if labels else name
-
-
 def _describe(node: ir.Node, names: Mapping[ir.Node, str]) -> str:
     match node:
         case ir.Constant():
@@ -49,7 +45,10 @@ def _describe(node: ir.Node, names: Mapping[ir.Node, str]) -> str:
         case ir.Triangle():
             return f"triangle i >= j + {node.offset}"
         case ir.Einsum():
-            factors = [_indexed(names[factor], labels) for factor, labels in node.factors]
+            factors = [
+                f"{names[factor]}[{','.join(map(_letter, labels))}]" if labels else names[factor]
+                for factor, labels in node.factors
+            ]
             coefficient = [] if node.coefficient == 1 and factors else [str(node.coefficient)]
             output = ",".join(_letter(label) for label in range(node.ndim))
             return f"einsum [{output}] " + " * ".join(coefficient + factors)

@@ -147,8 +147,10 @@ class _OpenProduct:
         self.structural, self.dense = separate(product.factors)
         covered = {*ir.labels_of(self.dense)}
         single = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
-        moving = len(self.dense) > 1 and any(_moves(node) for node, _ in self.structural)
-        if (self.contracted or moving) and not single:
+        moves_axes = any(
+            isinstance(node, ir.Reshape | ir.Vech | ir.Gather) for node, _ in self.structural
+        )
+        if (self.contracted or (len(self.dense) > 1 and moves_axes)) and not single:
             self._apply_structural()
             self.dense = [self._reduced(factor) for factor in self.dense]
 
@@ -210,11 +212,6 @@ class _OpenProduct:
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)
-
-
-def _moves(node: ir.Node) -> bool:
-    """Return whether a structural factor reshapes or gathers."""
-    return isinstance(node, ir.Reshape | ir.Vech | ir.Gather)
 
 
 def _sides(node: ir.Structural, labels: ir.Labels) -> list[set[int]]:

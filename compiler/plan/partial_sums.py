@@ -26,7 +26,15 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import accesses, buffers, loops, rebuilt, stores, written
+from derivatrix.compiler.plan.visit import (
+    accesses,
+    buffers,
+    loops,
+    rebuilt,
+    stores,
+    symbols,
+    written,
+)
 
 THREAD = sympy.Symbol("other", integer=True, nonnegative=True)
 
@@ -78,13 +86,10 @@ def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
         and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
         and any(loops(loop.body))
         and all(
-            store.accumulate and loop.index not in _index_symbols(store) for store in stores(loop)
+            store.accumulate and loop.index not in symbols(store.target.indices)
+            for store in stores(loop)
         )
     )
-
-
-def _index_symbols(store: Store) -> set[sympy.Basic]:
-    return set().union(*(index.free_symbols for index in store.target.indices))
 
 
 def _to_partials(body: tuple[Statement, ...], partials: Buffer) -> tuple[Statement, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import rebuilt
-from derivatrix.compiler.ir.operation import Operation
 
 
 def share_operations(roots: Sequence[ir.Node], has_joint_kernels: bool) -> list[ir.Node]:
@@ -29,13 +28,10 @@ def share_operations(roots: Sequence[ir.Node], has_joint_kernels: bool) -> list[
             present = operations[node.arguments, node.parameters]
             for whole, rule in node.operation.follows_from.items():
                 is_usable = has_joint_kernels or whole in present
-                if is_usable and sum(_follows(operation, whole) for operation in present) > 1:
+                parts = [part for part in present if whole in (part, *part.follows_from)]
+                if is_usable and len(parts) > 1:
                     joint = ir.Apply(whole, changed.arguments, changed.stack, changed.parameters)
                     point, values = core_point(joint)
                     new[node] = broadcast_over_stack(rule(point).node, values, joint)
                     break
     return [new[root] for root in roots]
-
-
-def _follows(operation: Operation, whole: Operation) -> bool:
-    return operation is whole or whole in operation.follows_from

@@ -105,7 +105,9 @@ class _Simplifier:
         return node
 
     def _inlinable(self, node: ir.Einsum, product: Product) -> bool:
-        if _is_trivial(node) or (self.expand and _grows(node)):
+        # a product with more axes than its factors has costs more to store than these
+        grows = node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
+        if _is_trivial(node) or (self.expand and grows):
             return True
         if brings_inverse_together(node, product) or _is_split_again(node, product):
             return True
@@ -221,11 +223,6 @@ def _is_trivial(node: ir.Einsum) -> bool:
     arrays = [factor for factor in node.factors if not isinstance(factor[0], ir.Structural)]
     selecting = [factor for factor in node.factors if isinstance(factor[0], ir.Structural)]
     return len(arrays) < 2 and {*node.contracted} <= {*ir.labels_of(selecting)}
-
-
-def _grows(node: ir.Einsum) -> bool:
-    """Return whether storing a product costs more than its factors: it has more axes."""
-    return node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
 
 
 def _is_split_again(node: ir.Einsum, product: Product) -> bool:

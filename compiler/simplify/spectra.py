@@ -43,7 +43,12 @@ def cancel_pair(product: Product, p: int, q: int, axes: Sequence[int]) -> Produc
 def sum_spectrum(product: Product) -> Product | None:
     """Σ λ = tr(A), Σ λ² = Σ A[i,j]², likewise Σ σ²; Σ σ is the nuclear norm."""
     for node, labels in product.factors:
-        if not isinstance(node, Apply) or not (_is_eigenvalues(node) or _is_singular_values(node)):
+        if not isinstance(node, Apply):
+            continue
+        is_singular_values = node.operation is SVDVALS or (
+            node.operation is SVD and node.output == 1
+        )
+        if not (is_singular_values or _is_eigenvalues(node)):
             continue
         copies = [i for i, factor in enumerate(product.factors) if factor == (node, labels)]
         if len(copies) > 2 or not product.is_private(labels[-1], len(copies)):
@@ -62,7 +67,3 @@ def sum_spectrum(product: Product) -> Product | None:
 
 def _is_eigenvalues(node: Apply) -> bool:
     return node.operation is EIGVALSH or (node.operation is EIGH and node.output == 0)
-
-
-def _is_singular_values(node: Apply) -> bool:
-    return node.operation is SVDVALS or (node.operation is SVD and node.output == 1)
