@@ -268,12 +268,12 @@ def matmul(*factors: Tree) -> Tree:
     pending = list(factors)
     while pending:
         factor = pending.pop(0)
-        split = _split_factor(factor)
-        if split is None:
+        parts = _split_factor(factor)
+        if parts is None:
             _append(chain, factor)
         else:
-            scalars.append(split[0])
-            pending[:0] = split[1]
+            scalars.append(parts[0])
+            pending[:0] = parts[1]
     if len(chain) > 1:
         chain = [factor for factor in chain if not isinstance(factor, kinds.Identity)] or chain[:1]
     return scale(ONE, scalars, embedded(chain) or _chain_product(chain))
@@ -408,13 +408,15 @@ def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
         return kinds.Ones(ranges[0][1])
     if isinstance(body, kinds.Part):
         is_axis = [inner is None or isinstance(inner, tuple) for inner in body.ranges]
-        axis_ranges = [inner for inner, kept in zip(body.ranges, is_axis, strict=True) if kept]
+        axis_ranges = [
+            inner for inner, has_axis in zip(body.ranges, is_axis, strict=True) if has_axis
+        ]
         pairs = zip(axis_ranges, ranges, strict=True)
         if all(inner is None or outer is None for inner, outer in pairs):
             outer_ranges = iter(ranges)
             merged = []
-            for inner, kept in zip(body.ranges, is_axis, strict=True):
-                outer = next(outer_ranges) if kept else None
+            for inner, has_axis in zip(body.ranges, is_axis, strict=True):
+                outer = next(outer_ranges) if has_axis else None
                 merged.append(inner if outer is None else outer)
             return kinds.Part(body.body, tuple(merged))
     if isinstance(body, kinds.Transpose) and len(ranges) == 2 and body.rank == 2:

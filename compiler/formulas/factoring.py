@@ -68,7 +68,7 @@ def factor(tree: kinds.Add) -> Tree:
 def _add_like_terms(tree: kinds.Add) -> Tree:
     """Add terms that differ by a number only."""
     coefficients: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], sympy.Expr] = {}
-    for coefficient, powers, body in map(_split, tree.terms):
+    for coefficient, powers, body in map(_split_term, tree.terms):
         key = frozenset(powers.items()), body
         coefficients[key] = coefficients.get(key, sympy.S.Zero) + coefficient
     if len(coefficients) == len(tree.terms):
@@ -103,7 +103,7 @@ def _candidates(tree: kinds.Add) -> Iterator[tuple[Tree, int]]:
 
 def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
     """Factor out the numbers and powers of scalars that all terms have."""
-    terms = [_split(term) for term in tree.terms]
+    terms = [_split_term(term) for term in tree.terms]
     bases = [base for base in terms[0][1] if all(base in powers for _, powers, _ in terms)]
     common: dict[Tree, sympy.Expr] = {}
     for base in bases:
@@ -134,7 +134,7 @@ def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
 
 def _scalars_of_some_terms(tree: kinds.Add) -> Iterator[Tree]:
     """Factor a scalar out of several terms, which others do not have."""
-    terms = [_split(term) for term in tree.terms]
+    terms = [_split_term(term) for term in tree.terms]
     for base in dict.fromkeys(base for _, powers, _ in terms for base in powers):
         members = [i for i, (_, powers, _) in enumerate(terms) if powers.get(base) == 1]
         if not 1 < len(members) < len(terms):
@@ -152,7 +152,7 @@ def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
     """Write the sum of entries [i,j] of several matrices, not all names, as entry of their sum."""
     members: dict[kinds.Indices, dict[int, Tree]] = {}
     for i, term in enumerate(tree.terms):
-        coefficient, powers, _ = _split(term)
+        coefficient, powers, _ = _split_term(term)
         match [*powers.items()]:
             case [(kinds.Indexed(body=body, indices=(_, _) as indices), sympy.S.One)]:
                 if None in indices:
@@ -173,7 +173,7 @@ def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
             yield algebra.add([*others, entry])
 
 
-def _split(term: Tree) -> Term:
+def _split_term(term: Tree) -> Term:
     """Split a term into its coefficient, powers of scalars, and array."""
     powers: dict[Tree, sympy.Expr] = {}
     if isinstance(term, kinds.Number) and term.value.is_Rational:
@@ -191,7 +191,7 @@ def _split(term: Tree) -> Term:
 def _product(
     coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None = None
 ) -> Tree:
-    """Build a term; the reverse of `_split`."""
+    """Build a term; the reverse of `_split_term`."""
     scalars = [
         algebra.raised(base, kinds.Number(power)) for base, power in powers.items() if power != 0
     ]
@@ -203,7 +203,7 @@ def _product(
 
 def _common_entrywise_factors(tree: kinds.Add) -> Iterator[Tree]:
     """Factor out the arrays that all terms, entrywise products, have as factors."""
-    terms = [_split(term) for term in tree.terms]
+    terms = [_split_term(term) for term in tree.terms]
     bodies = [body for _, _, body in terms if isinstance(body, kinds.Hadamard)]
     if len(bodies) < len(terms):
         return

@@ -153,7 +153,9 @@ def take_blocks(
                 start = sympy.expand(merge.shape[2] * index_at[outer])
                 selection = ir.Slice(merge.shape[2], merge.shape[0], start, 1), (inner, label)
                 (row_slices if label == labels[0] else further_slices).append(selection)
-                output = tuple(inner if own == label else own for own in output)
+                output = tuple(
+                    inner if output_label == label else output_label for output_label in output
+                )
         if len(set(output)) < len(labels):
             return list(factors)
         if output != labels:
@@ -206,16 +208,16 @@ def split_index(
         if not unknown or any(label in product.output for label in unknown):
             continue
         index, inner_size = index_at[labels[0]], node.shape[2]
-        split = {
+        outer_and_inner = {
             labels[1]: sympy.floor(index / inner_size),
             labels[2]: sympy.Mod(index, inner_size),
         }
         conditions: list[Item] = [
-            (condition(split[label], "==", index_at[label]), ())
+            (condition(outer_and_inner[label], "==", index_at[label]), ())
             for label in labels[1:]
             if label in index_at
         ]
-        return factor, {label: split[label] for label in unknown}, conditions
+        return factor, {label: outer_and_inner[label] for label in unknown}, conditions
     return None
 
 

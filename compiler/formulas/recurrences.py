@@ -78,17 +78,17 @@ def _define(builder: Builder, node: ir.Apply) -> None:
 def _running(builder: Builder, node: ir.Apply) -> Iterator[Running]:
     """Choose letters for the time and the stacked axes of a loop, other ones than those of the
     loops around it, and than the letters of states."""
-    taken = builder.reserved | builder.running
+    occupied = builder.reserved | builder.running
     for other in (*builder.order, node):
         if isinstance(other, ir.Apply) and other.operation.loop is not None:
-            taken.update(other.operation.letters)
+            occupied.update(other.operation.letters)
     for letters in (TIMES, *(INDICES for _ in node.stack)):
-        letter = next(_free_letters(letters, taken))
-        taken.add(letter)
+        letter = next(_free_letters(letters, occupied))
+        occupied.add(letter)
         yield Running(letter, integer=True)
 
 
-def _free_letters(letters: str, taken: Set[str]) -> Iterator[str]:
-    """Yield the letters that are not taken, then t1, t2, ... if "t" is the first one."""
+def _free_letters(letters: str, occupied: Set[str]) -> Iterator[str]:
+    """Yield the letters that are not occupied, then t1, t2, ... if "t" is the first one."""
     numbered = (f"{letters[0]}{number}" for number in count(1))
-    return (name for name in chain(letters, numbered) if name not in taken)
+    return (name for name in chain(letters, numbered) if name not in occupied)

@@ -60,12 +60,12 @@ def with_distinct_letters(
         return mapped(
             tree, lambda part: with_distinct_letters(part, scope, new_letter, letters), letters
         )
-    used, over = scope | {*tree.over}, []
+    occupied, over = scope | {*tree.over}, []
     for letter, size in zip(tree.over, tree.sizes, strict=True):
-        over.append(new_letter(used, size == BATCH) if letter in scope else letter)
-        used |= {over[-1]}
+        over.append(new_letter(occupied, size == BATCH) if letter in scope else letter)
+        occupied |= {over[-1]}
     indices = dict(zip(map(index_of, tree.over), map(index_of, over), strict=True))
-    body = with_distinct_letters(tree.body, used, new_letter, {**letters, **indices})
+    body = with_distinct_letters(tree.body, occupied, new_letter, {**letters, **indices})
     return Over(tuple(over), body, tree.sizes)
 
 

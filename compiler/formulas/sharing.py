@@ -70,8 +70,11 @@ def name_repeated_parts(
             if array in (repeated, transposed):
                 table[part] = kinds.Indexed(name, indices if array == repeated else indices[::-1])
         tree, definitions = _replace_in_all(tree, definitions, table)
-        used = occurrences([repeated])
-        place = max((i + 1 for i, own in enumerate(definitions) if own.name in used), default=0)
+        parts_within = occurrences([repeated])
+        place = max(
+            (i + 1 for i, earlier in enumerate(definitions) if earlier.name in parts_within),
+            default=0,
+        )
         definitions.insert(place, Definition(name, repeated, (None,) * repeated.rank))
         tree, definitions = _without_aliases(tree, definitions)
 
@@ -177,7 +180,7 @@ def complements(trees: Sequence[Tree]) -> dict[Tree, Tree]:
     for part in sigmoids:
         opposite = replace(part, arguments=(algebra.negative(part.arguments[0]),))
         positive, negative = sorted(
-            (part, opposite), key=lambda own: (own.arguments[0].is_negative, own.sort_key)
+            (part, opposite), key=lambda tree: (tree.arguments[0].is_negative, tree.sort_key)
         )
         if opposite in sigmoids and not (positive.letters and _entry(positive) is None):
             one = kinds.Number(sympy.S.One)

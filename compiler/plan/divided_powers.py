@@ -39,7 +39,7 @@ def with_divided_powers(roots: Sequence[ir.Node]) -> list[ir.Node]:
     for node in order:
         copy = rebuilt(node, new)
         if isinstance(copy, ir.Einsum) and len(copy.factors) > 1:
-            product = _divided(Product.of(copy))
+            product = _split_quotients(Product.of(copy))
             copy = product.node if product.factors != copy.factors else copy
         elif isinstance(copy, ir.Sum) and node in factors and degree(copy) <= MAX_DEGREE:
             copy = _with_common_denominator(copy)
@@ -47,7 +47,7 @@ def with_divided_powers(roots: Sequence[ir.Node]) -> list[ir.Node]:
     return [new[root] for root in roots]
 
 
-def _divided(product: Product) -> Product:
+def _split_quotients(product: Product) -> Product:
     """Split the quotients among the factors of a product; splice in products of low degree."""
     for place, (factor, labels) in reversed([*enumerate(product.factors)]):
         if isinstance(factor, ir.Einsum) and not factor.contracted and degree(factor) <= MAX_DEGREE:
@@ -74,10 +74,10 @@ def _applied(expression: sympy.Expr, arguments: tuple[ir.Node, ...]) -> ir.Node:
 
 def _with_divided_terms(product: Product, place: int, total: sympy.Add) -> Product:
     """Divide the terms of a sum in the factor at a place, a (r² s² + t), by the powers that the
-    product is divided by."""
+    product is divisor_places by."""
     factor, labels = product.factors[place]
     assert isinstance(factor, ir.Map)
-    terms, divided = total.args, list[int]()
+    terms, divisor_places = total.args, list[int]()
     for slot, argument in slots_of(factor).items():
         divisor = ir.Map(1 / ir.slot(0), (argument,)), labels
         places = [place for place, f in enumerate(product.factors) if f == divisor]
@@ -85,17 +85,19 @@ def _with_divided_terms(product: Product, place: int, total: sympy.Add) -> Produ
         count = min(max((int(p) for p in powers if p.is_Integer), default=0), len(places))
         if count > 1:
             terms = tuple(term / slot**count for term in terms)
-            divided += places[:count]
+            divisor_places += places[:count]
     expression = factor.expression.xreplace({total: sympy.Add(*terms)})
     quotient = ir.Map(*ir.used_slots(expression, factor.arguments))
-    return product.with_factor(place, quotient).without(*divided)
+    return product.with_factor(place, quotient).without(*divisor_places)
 
 
 def _with_common_denominator(total: ir.Sum) -> ir.Node:
     """Write a sum as the product of the powers that all terms are divided by and another sum."""
     axes = tuple(range(total.ndim))
     products = [
-        _divided(Product.of(term) if isinstance(term, ir.Einsum) else Product.of_factor(term))
+        _split_quotients(
+            Product.of(term) if isinstance(term, ir.Einsum) else Product.of_factor(term)
+        )
         for term in total.terms
     ]
     first, *others = [

@@ -25,15 +25,15 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import (
     accesses,
+    loads,
     names_added,
     names_made,
     names_read,
     operations,
-    read,
     rebuilt,
     renamed,
     stores,
-    written,
+    targets,
 )
 from derivatrix.compiler.targets import cpu
 
@@ -68,13 +68,13 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     if not isinstance(cleared, Clear) or not isinstance(loop, Loop):
         return body
     target = cleared.target
-    loads = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
+    entries = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
     is_last_axis = depth + 1 >= len(target.buffer.shape)  # a number has no axis
     if (
         is_last_axis
         or not all(isinstance(statement, Let) for statement in lets)
         or (loop.start, loop.extent) != (0, target.buffer.shape[depth])
-        or any(load.indices[depth] != loop.index for load in loads)
+        or any(load.indices[depth] != loop.index for load in entries)
         or (depth and not any(isinstance(part, Loop) for part in loop.body))
     ):
         return body
@@ -112,7 +112,7 @@ def _accumulator(first: LoopNest, second: LoopNest) -> Buffer | None:
 
 
 def _buffers_read(part: Any) -> set[Buffer]:
-    return {load.buffer for load in read(part)}
+    return {load.buffer for load in loads(part)}
 
 
 def _as_addition(part: Any) -> Store | None:
@@ -131,7 +131,7 @@ def _fused_bodies(
         return None
     if not all(isinstance(statement, Let) for statement in lets):
         return None
-    if _buffers_read(lets) & written(first) or {*names_added(first_loop)} & {*names_read(second)}:
+    if _buffers_read(lets) & targets(first) or {*names_added(first_loop)} & {*names_read(second)}:
         return None
     loop = _fused_loops(first_loop, second_loop, outermost)
     return None if loop is None else (*before, *lets, loop)
@@ -166,11 +166,11 @@ def _fused_inner_loops(
     (head, first_loop, tail), (second_head, second_loop, second_tail) = parts[0], parts[1]
     second_body = renamed(second_loop.body, {second_loop.index: first_loop.index})
     entries = [
-        {load for load in read(b) if len(load.indices) > 1} for b in (first_loop.body, second_body)
+        {load for load in loads(b) if len(load.indices) > 1} for b in (first_loop.body, second_body)
     ]
     ahead = (*second_head, *second_body)
     defined = {*names_added(first_loop), *names_made(tail)}
-    writes = [written(body) for body in ((first_loop, *tail), ahead)]
+    writes = [targets(body) for body in ((first_loop, *tail), ahead)]
     if (
         (first_loop.start, first_loop.extent) != (second_loop.start, second_loop.extent)
         or not entries[0] & entries[1]

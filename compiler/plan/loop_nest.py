@@ -421,10 +421,10 @@ class Nest:
         is_short = self._mentions(self._value) <= 90
         value = infix_text(self._scalar_tree(self._value)) if is_short else ""
         if not is_short or len(value) > 90:
-            entries_read = dict.fromkeys(
+            loads = dict.fromkeys(
                 infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )
-            value = f"f({', '.join(entries_read)})"
+            value = f"f({', '.join(loads)})"
         over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]
         value = f"sum[{', '.join(over)}] {value}" if over else value
         return f"{place} {'+=' if accumulate else '='} {value}"

@@ -33,7 +33,7 @@ from derivatrix.compiler.plan.visit import (
     rebuilt,
     stores,
     symbols,
-    written,
+    targets,
 )
 
 THREAD = sympy.Symbol("other", integer=True, nonnegative=True)
@@ -50,7 +50,7 @@ def partial_sums(steps: Sequence[Step]) -> list[Step]:
     clears: list[Step] = []
     result: list[Step] = []
     for position, step in enumerate(steps):
-        vector = next((vector for vector in partials_of if vector in written(step)), None)
+        vector = next((vector for vector in partials_of if vector in targets(step)), None)
         if vector is None:
             result.append(step)
             continue
@@ -60,7 +60,7 @@ def partial_sums(steps: Sequence[Step]) -> list[Step]:
         else:
             clear = Clear(Load(partials, (PART,)))
             clears.append(LoopNest(f"{partials.name}[part] = 0", (clear,)))
-        if not any(vector in written(later) for later in steps[position + 1 :]):
+        if not any(vector in targets(later) for later in steps[position + 1 :]):
             result.append(_combined_partials(vector, partials))
     return [*clears, *result]
 
@@ -68,7 +68,7 @@ def partial_sums(steps: Sequence[Step]) -> list[Step]:
 def _is_row_sum(vector: Buffer, steps: Sequence[Step]) -> bool:
     """Return whether a vector is filled with zeros, then accumulated by loops over rows, and only
     then read."""
-    fill, *nests = writes = [step for step in steps if vector in written(step)]
+    fill, *nests = writes = [step for step in steps if vector in targets(step)]
     if len(vector.shape) != 1 or not isinstance(fill, Fill) or not nests:
         return False
     if [step for step in steps if vector in buffers(step)][: len(writes)] != writes:
@@ -82,7 +82,7 @@ def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
     if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
         return False
     return (
-        written(nest) == {vector}
+        targets(nest) == {vector}
         and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
         and any(loops(loop.body))
         and all(

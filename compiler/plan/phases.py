@@ -23,7 +23,7 @@ from derivatrix.compiler.plan.row_shares import (
     writes_rows,
 )
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
-from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read, targets
 from derivatrix.templates.support.common.limits import MAX_WRITING_THREADS
 
 
@@ -82,7 +82,7 @@ class _Uses:
 
 def phased(steps: Sequence[Step]) -> Phases | None:
     """Arrange fills and loop nests in phases; None if threads cannot share them."""
-    buffers = dict.fromkeys(buffer for step in steps for buffer in sorted(written(step), key=str))
+    buffers = dict.fromkeys(buffer for step in steps for buffer in sorted(targets(step), key=str))
     shared = shareable(steps, buffers)
     uses = [_uses(step, shared) for step in steps]
     if any(_is_unshareable(position, uses) for position in range(len(uses))):
@@ -102,15 +102,15 @@ def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
     gain = sympy.S.Zero
     for step in chain.from_iterable(phases):
         ops = operation_count(step)
-        is_divided = written(step) & shared and not ops.has(PARTS)
+        is_divided = targets(step) & shared and not ops.has(PARTS)
         gain += ops if is_divided else -ops
     return sympy.expand(gain.xreplace({PARTS: sympy.Integer(MAX_WRITING_THREADS)}))
 
 
 def _uses(step: Step, shared: set[Buffer]) -> _Uses:
-    is_divided = written(step) <= shared
+    is_divided = targets(step) <= shared
     if not isinstance(step, LoopNest):
-        fills = frozenset(_Access(buffer, True, is_divided) for buffer in written(step))
+        fills = frozenset(_Access(buffer, True, is_divided) for buffer in targets(step))
         return _Uses(step, is_divided, fills, frozenset(), frozenset())
     defined = frozenset(names_made(step))
     scalars_read = frozenset(names_read(step)) - defined

@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.plan.steps import Buffer, LoopNest, Step
-from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read, written
+from derivatrix.compiler.plan.visit import (
+    buffers,
+    loads,
+    names_made,
+    names_read,
+    targets,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def _uses_of(step: Step) -> _Uses:
         return _Uses(step, touched, changed, set(), set(), set())
     matrices = {
         load.buffer
-        for load in read(step)
+        for load in loads(step)
         if len(load.indices) > 1 and load.buffer.role == "argument"
     }
-    return _Uses(step, touched, written(step), {*names_made(step)}, {*names_read(step)}, matrices)
+    return _Uses(step, touched, targets(step), {*names_made(step)}, {*names_read(step)}, matrices)

@@ -29,11 +29,11 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     buffers,
+    loads,
     names_made,
     names_read,
     operations,
-    read,
-    written,
+    targets,
 )
 from derivatrix.templates.support.common.limits import MIN_OPS_PER_THREAD
 
@@ -101,11 +101,11 @@ def _one_phase(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     ):
         return None
     nests = [step for step in steps if isinstance(step, LoopNest)]
-    if any(load.buffer in outputs for load in read(nests)):
+    if any(load.buffer in outputs for load in loads(nests)):
         return None
     shared = shareable(nests, outputs)
-    undivided = [nest for nest in nests if not written(nest) & shared]
-    by_one_thread = [nest for nest in undivided if written(nest) & outputs]
+    undivided = [nest for nest in nests if not targets(nest) & shared]
+    by_one_thread = [nest for nest in undivided if targets(nest) & outputs]
     if not shared or any(_feeds_others(nest, nests, outputs) for nest in by_one_thread):
         return None
     repeated_ops = sympy.Add(
@@ -123,7 +123,7 @@ def _feeds_others(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer
     nest reads."""
     defined = {*names_made(nest)}
     read_elsewhere = (names_read(reader) for reader in nests if reader is not nest)
-    return not written(nest) <= outputs or any(defined & {*names} for names in read_elsewhere)
+    return not targets(nest) <= outputs or any(defined & {*names} for names in read_elsewhere)
 
 
 def _repeated_ops(step: Step) -> sympy.Expr:

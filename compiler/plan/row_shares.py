@@ -34,7 +34,7 @@ from derivatrix.compiler.plan.visit import (
     names_made,
     operations,
     rebuilt,
-    written,
+    targets,
 )
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
@@ -57,9 +57,9 @@ class border(sympy.Function):
 def is_divisible(step: Step, shared: set[Buffer]) -> bool:
     """Return whether `step` writes to `shared` buffers only in loops over their rows, or not at
     all."""
-    if not isinstance(step, LoopNest) or not written(step) & shared:
+    if not isinstance(step, LoopNest) or not targets(step) & shared:
         return True
-    return written(step) <= shared and all(map(_writes_only_rows, step.body))
+    return targets(step) <= shared and all(map(_writes_only_rows, step.body))
 
 
 def _writes_only_rows(statement: Statement) -> bool:
@@ -96,7 +96,7 @@ def shareable(steps: Sequence[Step], buffers: Iterable[Buffer]) -> set[Buffer]:
     """Select the buffers whose rows threads can share. A step writes to shared buffers only, or to
     none of them."""
     shared = {buffer for buffer in buffers if buffer.shape}
-    while coupled := {b for s in steps if not is_divisible(s, shared) for b in written(s) & shared}:
+    while coupled := {b for s in steps if not is_divisible(s, shared) for b in targets(s) & shared}:
         shared -= coupled
     return shared
 
@@ -152,9 +152,9 @@ def thread_share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
         case Fill(buffer) if buffer in owned:
             clear = Clear(Load(buffer, ()))
             return thread_share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
-        case LoopNest(comment, body) if written(step) & shared:
+        case LoopNest(comment, body) if targets(step) & shared:
             return LoopNest(comment, rebuilt(body, _loop_over_share))
-        case LoopNest(comment, body) if written(step) & owned:
+        case LoopNest(comment, body) if targets(step) & owned:
             return LoopNest(comment, (Guard(sympy.Eq(PART, 0), body),))
     return step
 

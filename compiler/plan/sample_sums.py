@@ -179,9 +179,9 @@ def _gains_from_batch_last(
     """Return whether loops along the samples are faster: if each entry is used many times, other
     axes may be too short for vector code."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
-    entries_read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
+    loads = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
     is_supported = all(supports_batch_last(node, samples) for node in nodes)
-    return is_supported and at_large(ops_per_sample) > MIN_OPS_PER_READ * entries_read
+    return is_supported and at_large(ops_per_sample) > MIN_OPS_PER_READ * loads
 
 
 def _unused_symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:

@@ -26,11 +26,11 @@ def share_operations(roots: Sequence[ir.Node], has_joint_kernels: bool) -> list[
         new[node] = changed = rebuilt(node, new)
         if isinstance(node, ir.Apply) and isinstance(changed, ir.Apply):
             present = operations[node.arguments, node.parameters]
-            for whole, rule in node.operation.follows_from.items():
-                is_usable = has_joint_kernels or whole in present
-                parts = [part for part in present if whole in (part, *part.follows_from)]
+            for combined, rule in node.operation.follows_from.items():
+                is_usable = has_joint_kernels or combined in present
+                parts = [part for part in present if combined in (part, *part.follows_from)]
                 if is_usable and len(parts) > 1:
-                    joint = ir.Apply(whole, changed.arguments, changed.stack, changed.parameters)
+                    joint = ir.Apply(combined, changed.arguments, changed.stack, changed.parameters)
                     point, values = core_point(joint)
                     new[node] = broadcast_over_stack(rule(point).node, values, joint)
                     break

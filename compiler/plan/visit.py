@@ -125,12 +125,12 @@ def accesses(part: Any) -> Iterator[tuple[Load, bool]]:
             yield item.target, True
 
 
-def read(part: Any) -> set[Load]:
+def loads(part: Any) -> set[Load]:
     """Collect the entries that statements read."""
     return {item for item in walk(part) if isinstance(item, Load)}
 
 
-def written(part: Any) -> set[Buffer]:
+def targets(part: Any) -> set[Buffer]:
     """Collect the buffers that statements write to, or that steps fill."""
     return {
         item.buffer if isinstance(item, Fill) else item.target.buffer

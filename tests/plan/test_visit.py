@@ -33,7 +33,7 @@ from derivatrix.compiler.plan.visit import (
     rebuilt,
     renamed,
     stores,
-    written,
+    targets,
 )
 
 i, j, n = sympy.symbols("i j n", integer=True)
@@ -50,7 +50,7 @@ def test_what_statements_touch() -> None:
     writes = [(Load(y, ()), True), read, read, (Load(y, (i,)), True), read]
     assert list(accesses(NEST)) == writes
     assert [buffer.name for buffer in buffers(NEST)] == ["y", "x", "x", "y", "x"]
-    assert written(NEST) == {y} and written(Fill(x)) == {x} and written([LET]) == set()
+    assert targets(NEST) == {y} and targets(Fill(x)) == {x} and targets([LET]) == set()
     assert list(loops(NEST)) == [LOOP] and list(stores(NEST)) == [STORE]
 
 

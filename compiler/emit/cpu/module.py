@@ -95,16 +95,15 @@ def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
     return text, *_data(module, imports)
 
 
-def _data(module: ModuleDescription, used: Imports) -> tuple[str, tuple[str, ...]]:
-    """Print the data file, and list the support files that it and a module with the imports `used`
-    need."""
+def _data(module: ModuleDescription, module_imports: Imports) -> tuple[str, tuple[str, ...]]:
+    """Print the data file, and list the support files that it and the module need."""
     operator, imports = module.operator, Imports()
     text = operator_text(operator, module.name) if operator else None
     for name in text.names & OPERATOR_HELPERS.keys() if text else ():
         imports.add(f"common.{OPERATOR_HELPERS[name]}.{name}")
     if text and "math" in text.names:
         imports.require("math")
-    support = support_files([*used.support.values(), *imports.support.values()])
+    support = support_files([*module_imports.support.values(), *imports.support.values()])
     plans = {function.plan.name: function.plan for function in module.everything}
     facts = {
         "calls": {f.name: (f.plan.name, returned(f)) for f in module.functions},

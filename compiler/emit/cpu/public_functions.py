@@ -47,9 +47,9 @@ def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
 def calls_blas(plan: Plan) -> bool:
     """Return whether a kernel, or one that it calls, calls BLAS or LAPACK."""
     plans = plan.with_callees
-    steps = [step for called in plans for step in called.every_step]
+    steps = [step for callee in plans for step in callee.every_step]
     return any(isinstance(step, Gemm | Newton | Recurrence) for step in steps) or any(
-        _uses_registered_routine(kernel) for called in plans for kernel in called.kernels
+        _uses_registered_routine(kernel) for callee in plans for kernel in callee.kernels
     )
 
 

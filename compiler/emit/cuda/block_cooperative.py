@@ -126,22 +126,22 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
 def block_cooperative(steps: Sequence[Step]) -> list[Step]:
     """Join steps along the same rows to block-cooperative kernels; softmax and logsumexp of rows
     become such kernels also alone."""
-    joined: list[Step] = []
+    new_steps: list[Step] = []
     remaining = list(steps)
     while remaining:
         step = remaining.pop(0)
         rows = reduced_rows(as_phase(step, _some_sum))
         if not rows:
-            joined.append(step)
+            new_steps.append(step)
             continue
         group = [step]
-        while joined and _fits(joined[-1], group, rows, before=True):
-            group.insert(0, joined.pop())
-        products, used = _following(remaining, group, rows)
+        while new_steps and _fits(new_steps[-1], group, rows, before=True):
+            group.insert(0, new_steps.pop())
+        products, step_count = _following(remaining, group, rows)
         is_joined = len(group) > 1 or isinstance(step, Call)
-        joined += [*products, BlockCooperative(tuple(group)) if is_joined else step]
-        remaining = remaining[used:]
-    return joined
+        new_steps += [*products, BlockCooperative(tuple(group)) if is_joined else step]
+        remaining = remaining[step_count:]
+    return new_steps
 
 
 def _some_sum() -> str:
@@ -150,20 +150,20 @@ def _some_sum() -> str:
 
 def _following(steps: Sequence[Step], group: list[Step], rows: Loops) -> tuple[list[Step], int]:
     """Add the following steps to a group that fit. Products of matrices between them that share no
-    array with the group come before it. Returns these products, and the number of steps used."""
+    array with the group come before it. Returns these products, and how many steps were taken."""
     products: list[Step] = []
-    passed: list[Step] = []
-    used = 0
+    skipped: list[Step] = []
+    step_count = 0
     for position, step in enumerate(steps, 1):
         if _fits(step, group, rows, before=False):
             group.append(step)
-            products += passed
-            passed, used = [], position
+            products += skipped
+            skipped, step_count = [], position
         elif isinstance(step, Gemm) and not _common(step, group):
-            passed.append(step)
+            skipped.append(step)
         else:
             break
-    return products, used
+    return products, step_count
 
 
 def _common(step: Step, steps: Sequence[Step]) -> set[Buffer]:

@@ -79,10 +79,10 @@ class Device:
 
     def add(self, plan: Plan) -> None:
         """Add a plan and those that it calls, unless they were added before."""
-        for called in plan.with_callees:
-            if host_name(called) not in {function.name for function in self.host_functions}:
-                self.plans.append(called)
-                self.host_functions.append(_HostWriter(called, self).host_function())
+        for callee in plan.with_callees:
+            if host_name(callee) not in {function.name for function in self.host_functions}:
+                self.plans.append(callee)
+                self.host_functions.append(_HostWriter(callee, self).host_function())
 
     def entered(self, kernel: KernelText) -> str:
         """Add a kernel; return its name, or that of an equal kernel that was added before."""

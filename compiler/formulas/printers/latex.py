@@ -112,7 +112,7 @@ class Latex(MathPrinter):
         return (sign if sign != "d" else r"\mathrm{d}") + space + body
 
     def operation(self, form: str) -> str:
-        return _BRACKET.sub(lambda found: _SIDES[found[0]] + found[0], form)
+        return _BRACKET.sub(lambda match: _SIDES[match[0]] + match[0], form)
 
     def subscript(self, base: str, text: str) -> str:
         return f"{base}_{{{text}}}"

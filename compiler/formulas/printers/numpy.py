@@ -177,10 +177,10 @@ class NumPy(Printer):
 
     def show_arranged(self, tree: kinds.Arranged) -> Text:
         text = self.text(tree.body, ATOM)
-        kept = [axis for axis in tree.places if axis is not None]
-        if kept != sorted(kept):
-            text = f"np.transpose({self.text(tree.body)}, {tuple(kept)})"
-        if len(kept) < len(tree.places):
+        axes = [axis for axis in tree.places if axis is not None]
+        if axes != sorted(axes):
+            text = f"np.transpose({self.text(tree.body)}, {tuple(axes)})"
+        if len(axes) < len(tree.places):
             text += f"[{', '.join('None' if axis is None else ':' for axis in tree.places)}]"
         return text, ATOM
 
