@@ -148,6 +148,7 @@ class Statements(Printer):
 
     def _assigned(self, left: str, value: Scalar) -> list[str]:
         """Print an assignment."""
+        # within parentheses, Python reads a line that ends at any space on
         lines = wrapped(self.text(value), MAX_VALUE_LENGTH - len(left))
         if len(lines) == 1:
             return [f"{left} {lines[0]}"]

@@ -222,6 +222,7 @@ class _Writer:
                 self.tuples[outputs] = self.assigned(outputs)
             text = f"{self.tuples[outputs]}[{node.output}]"
         core = range(len(node.stack), node.ndim)
+        # an operation's text is a call or in parentheses (see `Operation`), thus an atom
         return self.with_axes(Text(text), [*covered, *core], node.shape)
 
     def with_axes(self, array: Text, axes: Sequence[int], shape: Shape) -> Text:

@@ -185,7 +185,8 @@ class Operation(Keyed):
     prepare: the change that the public function makes to its arrays before it applies the
         operation, as taking the symmetric part; may raise ShapeError
     value: NumPy arrays (leading stacked axes broadcast as in NumPy), parameters -> the outputs
-    numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression
+    numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression that any
+        operator can stand beside: a call, or in parentheses
     facts: facts of each argument, output number -> structure facts of that output
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel

@@ -1,4 +1,7 @@
-"""Loops over whole arrays that are printed as calls, which compile once for all modules."""
+"""Loops over whole arrays that are printed as calls.
+
+A call is one line with its formula beside it, and its loop is compiled once for all modules. The
+arrays are C-contiguous, so that a call needs one loop over all entries, whatever their axes."""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def _multiple(
                 array.shape == target.shape
                 and array.role != "constant"  # a double in kernels of singles, too
                 and not {*indices} & symbols(numbers)
-                and target not in buffers(numbers)
+                and target not in buffers(numbers)  # the call reads its numbers once
             ):
                 return Operate("mul", numbers) if len(numbers) > 1 else numbers[0], array.name
     return None

@@ -104,6 +104,7 @@ def _read_data(names):
     build."""
     path = Path(names["__file__"])
     file = path.parent / "_formulas" / path.name
+    # programs do not import `_formulas`: its files are parts of the modules
     data = {"__package__": f"{names['__package__']}._formulas"}
     exec(compile(file.read_bytes(), file, "exec"), data)
     if data["DIGEST"] != names["DIGEST"]:
