@@ -40,6 +40,8 @@ def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
     kernels = [f"{function.name}_kernel" for function in module.functions if on_host]
     kernels += ["KERNELS"] if target.kernel_table else []
     public = [*FACTS, *kernels, *names, *classes]
+    rows = [fields.split() for name, fields in classes.items() if name.endswith("Row")]
+    has_outputs = not isinstance(module.facts["DECLARATION"], str)
     shapes = [a.shape for function in module.everything for a in function.plan.arguments]
     return (
         environment()
@@ -51,26 +53,17 @@ def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
             kernel_table=target.kernel_table,
             public=literal(sorted(public)),
             operators=module.operator is not None,
-            declaration_type=_declaration_type(module),
+            declaration_type="dict[str, str]" if has_outputs else "str",
             ranks=max(map(len, shapes)),
             sample_ranks=sorted({len(shape) - 1 for shape in shapes if shape[:1] == (BATCH,)}),
-            row_types=[f"_{place}" for place in range(_longest_row(classes))],
+            row_types=[f"_{place}" for place in range(max(map(len, rows), default=0))],
             tuples=_tuples(module, on_host),
             functions=_functions(module) if on_host else _untyped(module),
         )
     )
 
 
-def _declaration_type(module: ModuleDescription) -> str:
-    return "str" if isinstance(module.facts["DECLARATION"], str) else "dict[str, str]"
-
-
 # Named tuples
-
-
-def _longest_row(classes: Mapping[str, str]) -> int:
-    """Return the most fields of a row of a Hessian, or of the Jacobian of several outputs."""
-    return max((len(f.split()) for name, f in classes.items() if name.endswith("Row")), default=0)
 
 
 @dataclass(frozen=True)

@@ -192,9 +192,9 @@ class _Writer:
 
     def map(self, node: ir.Map) -> Text:
         """Print the function of the arguments, which all have the node's shape."""
-        expression = node.expression
-        sign = "-" if expression.as_coeff_Mul()[0].is_negative and expression.is_Mul else ""
-        expression = -expression if sign else expression
+        is_negative = node.expression.is_Mul and node.expression.as_coeff_Mul()[0].is_negative
+        sign = sympy.S.NegativeOne if is_negative else sympy.S.One
+        expression = sign * node.expression
         text = scalars.numpy_text(expression)
         arguments = [self.exact(argument) for argument in node.arguments]
 
@@ -203,8 +203,7 @@ class _Writer:
             argument = arguments[int(slot[1])]
             return str(argument) if in_parentheses else argument.within(ATOM)
 
-        level = min(expression_level(expression), PRODUCT) if sign else expression_level(expression)
-        return Text(SLOT.sub(fill, text), level, sign)
+        return scaled(sign, [Text(SLOT.sub(fill, text), expression_level(expression))])
 
     def apply(self, node: ir.Apply) -> Text:
         """Print an operation, with the stacked axes of its arguments in order; NumPy broadcasts the

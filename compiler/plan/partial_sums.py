@@ -26,15 +26,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import (
-    accesses,
-    buffers,
-    loops,
-    rebuilt,
-    stores,
-    symbols,
-    targets,
-)
+from derivatrix.compiler.plan.visit import accesses, buffers, loops, rebuilt, stores, targets
 
 THREAD = sympy.Symbol("other", integer=True, nonnegative=True)
 
@@ -86,7 +78,7 @@ def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
         and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
         and any(loops(loop.body))
         and all(
-            store.accumulate and loop.index not in symbols(store.target.indices)
+            store.accumulate and not any(index.has(loop.index) for index in store.target.indices)
             for store in stores(loop)
         )
     )

@@ -20,7 +20,8 @@ def with_log_softmax(
         base: (part, coefficient)
         for term in terms
         for part in (term, *term.children)
-        if isinstance(part, Apply) and part.operation is LOGSUMEXP and _is_plain(part)
+        if isinstance(part, Apply) and part.operation is LOGSUMEXP
+        if part.arguments[0][1] == tuple(range(len(part.stack)))
         for base, coefficient in [_unscaled(part.arguments[0][0])]
     }
     for term in terms if logarithms else ():
@@ -48,8 +49,3 @@ def _unscaled(node: Node) -> tuple[Node, sympy.Expr]:
         if labels == tuple(range(len(node.sizes))):
             return array, node.coefficient
     return node, sympy.S.One
-
-
-def _is_plain(node: Apply) -> bool:
-    """Return whether an operation's stacked axes are those of its argument, in order."""
-    return node.arguments[0][1] == tuple(range(len(node.stack)))
