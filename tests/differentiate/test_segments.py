@@ -119,6 +119,22 @@ def test_what_does_not_vary_has_no_adjoint() -> None:
     assert all(len(segments.carries) == 1 and not segments.sums for segments in adjoints)
 
 
+def test_segments_start_with_the_structure_that_steps_keep() -> None:
+    """Where the first carry is definite, that of the second segment may not be."""
+    P, A, Q = dx.matrix("P", n, n, "spd"), dx.matrix("A", n, n), dx.matrix("Q", n, n, "spd")
+
+    def step(P: Any, _: Any) -> Any:
+        return A @ (P - P @ dx.inv(P + Q) @ P) @ A.mT + Q, None
+
+    last, _ = dx.scan(step, P, length=4, checkpoint=2)
+    (segments,) = {
+        node.operation.segments
+        for node in topological([last.node])
+        if isinstance(node, Apply) and node.operation.segments
+    }
+    assert segments.carries[0].structure == "symmetric"
+
+
 @pytest.mark.parametrize("checkpoint", [0, -1, True, 2.0, "3", T, np.bool_(True)])
 def test_checkpoint_is_a_positive_integer(checkpoint: Any) -> None:
     def step(h: Any, x: Any) -> Any:
