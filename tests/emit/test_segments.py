@@ -115,18 +115,26 @@ def test_loop_in_a_loop() -> None:
     _check(declare(None, None), declare(2, 3), [0, 1, 5])
 
 
+def _symmetric() -> Function:
+    """A function whose gradient by S is one for each sample, and is projected."""
+    S, X, h0 = dx.matrix("S", n, n, "symmetric"), dx.matrix("X", T, n), dx.vector("h0", n)
+    last, _ = dx.scan(lambda h, x: (dx.sin(S @ h) + x, None), h0, X)
+    return dx.function("symmetric", [S, X, h0], dx.sum(last**2))
+
+
 @pytest.mark.parametrize(
     ("declaration", "batch", "kinds"),
     [
         (loops.elman, ("X",), ["value", "vjp", "gradient"]),
         (loops.elman, ("X", "W"), ["vjp"]),
         (loops.backwards, ("X", "h0"), ["jvp", "vjp", "jacobian"]),
+        (_symmetric, ("X",), ["gradient"]),
     ],
 )
 def test_samples(declaration: Callable[[], Any], batch: tuple[str, ...], kinds: list[str]) -> None:
     """Threads share samples, too; cotangents of parameters are sums over these."""
     plain, segmented = (
-        replace(case.function, batch=batch).with_kinds(kinds)
+        replace(getattr(case, "function", case), batch=batch).with_kinds(kinds)
         for case in (declaration(), with_checkpoint(declaration, 3))
     )
     _check(plain, segmented, [0, 3, 7])
@@ -169,10 +177,12 @@ def test_memory() -> None:
         return h, h
 
     for checkpoint, megabytes in ((None, (70, 80)), (500, (0, 1))):
-        _, states = dx.scan(step, h0, X, checkpoint=checkpoint)
+        last, states = dx.scan(step, h0, X, checkpoint=checkpoint)
         network = dx.function("network", [W, U, X, h0], states)
         work = _work_bytes(kernel_plan(network.derivatives, "vjp"), sizes) / 1e6
         assert megabytes[0] <= work <= megabytes[1]
+    only_last = dx.function("only_last", [W, U, X, h0], last)
+    assert _work_bytes(kernel_plan(only_last.derivatives, "value"), sizes) < 1e6
 
 
 def test_value_and_gradient_run_over_the_series_once_to_keep_the_carries() -> None:
