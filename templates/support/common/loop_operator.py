@@ -11,7 +11,7 @@ import numpy as np
 from .linear_map import _Operator
 
 
-class LoopDerivatives(NamedTuple):
+class _LoopDerivatives(NamedTuple):
     """The public functions that multiply by all blocks of a Jacobian or Hessian, at a point.
 
     forward, backward: jvp and vjp, or hvp and None, as a Hessian is symmetric. arguments: the
@@ -51,11 +51,12 @@ def _part(result, names, name):
 class _LoopOperator(_Operator):
     """A linear map that runs loops for each product, and has an array only where it is needed.
 
-    derivatives: the functions that multiply by it. block: the names of its row and column."""
+    block: the names of its row and column. derivatives: the fields of `_LoopDerivatives`."""
 
     def __init__(self, name, structure, shapes, batched, projected, block, derivatives, dtype):
         super().__init__(name, structure, shapes, batched, projected, (), (), (), dtype)
-        self._derivatives, self._block, self._is_transposed = derivatives, block, False
+        self._derivatives = _LoopDerivatives(*derivatives)
+        self._block, self._is_transposed = block, False
 
     def _exchange_sides(self):
         super()._exchange_sides()
@@ -71,7 +72,8 @@ class _LoopOperator(_Operator):
         multiply = self._derivatives.multiply
         if self._is_transposed:
             multiply = self._derivatives.multiply_transposed
-        return multiply(*self._block, array.reshape(self._input_shape)).reshape(-1)
+        row, column = self._block
+        return multiply(row, column, array.reshape(self._input_shape)).reshape(-1)
 
     @cached_property
     def _explicit(self):

@@ -271,18 +271,15 @@ class Module(_Module):
         return define_function(self, name, lines, texts, scope, can_fail)
 
     def _derivatives(self, functions):
-        """Return the function that binds the functions which multiply by derivatives to a point."""
-        from ..common.loop_operator import LoopDerivatives
-
+        """Return a function from a point to the fields of `_LoopDerivatives` there."""
         by_name = {function.__name__: function for function in functions}
         positions = {entry["name"]: place for place, entry in enumerate(self.names["INPUTS"])}
         places = {name: positions[name] for name in self.names["WRT"]}
         is_scalar = "hvp" in by_name
         forward, backward = ("hvp", "") if is_scalar else ("jvp", "vjp")
         outputs = tuple(self.outputs)
-        return lambda *arguments: LoopDerivatives(
-            by_name[forward], by_name.get(backward), arguments, places, outputs
-        )
+        multiply = by_name[forward], by_name.get(backward)
+        return lambda *arguments: (*multiply, arguments, places, outputs)
 
 
 def _nearest(structure, array):
