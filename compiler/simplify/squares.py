@@ -8,7 +8,16 @@ from functools import lru_cache
 
 import sympy
 
-from derivatrix.compiler.ir.nodes import Einsum, Factor, Labels, Map, Node, Sum, slot
+from derivatrix.compiler.ir.nodes import (
+    Einsum,
+    Factor,
+    Labels,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    slot,
+)
 from derivatrix.compiler.ir.signs import is_positive
 from derivatrix.compiler.ir.structure import facts
 
@@ -81,8 +90,11 @@ def degree_of(node: Node) -> sympy.Expr | None:
 def _degree_of_product(factors: Sequence[Factor], summed: Labels) -> sympy.Expr | None:
     total = sympy.S.Zero
     unpaired: list[Factor] = []
+    selections: list[Factor] = []
     for (node, labels), count in Counter(factors).items():
-        if count % 2 == 0:
+        if isinstance(node, Structural):  # selects entries: its own are 0 and 1
+            selections += [(node, labels)] * count
+        elif count % 2 == 0:
             total += count
         elif (degree := degree_of(node)) is not None:
             total += count * degree
@@ -90,7 +102,10 @@ def _degree_of_product(factors: Sequence[Factor], summed: Labels) -> sympy.Expr 
             unpaired += [(node, labels)] * count
     if not unpaired:
         return total
-    return total + 2 if _is_definite(unpaired, summed) else None
+    selected = {label for _, labels in selections for label in labels}
+    free = tuple(label for label in summed if label not in selected)
+    is_definite = _is_definite([*unpaired, *selections], summed) or _is_definite(unpaired, free)
+    return total + 2 if is_definite else None
 
 
 def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:
@@ -124,9 +139,10 @@ def _extended(
     names: Mapping[int, int], labels: Labels, targets: Labels, summed: Labels
 ) -> Mapping[int, int] | None:
     """Extend the map of labels by `labels` -> `targets`; None where that contradicts it, or maps a
-    label that is not summed to another."""
-    new = dict(names)
+    label to another if they are not both summed."""
+    new, free = dict(names), {*summed}
     for label, target in zip(labels, targets, strict=True):
-        if new.setdefault(label, target) != target or (label != target and label not in summed):
+        is_renamed = label != target
+        if new.setdefault(label, target) != target or (is_renamed and not {label, target} <= free):
             return None
     return new

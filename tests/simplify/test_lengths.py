@@ -11,7 +11,10 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.simplify import finite_parts
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import leaves
+from derivatrix.compiler.simplify import finite_parts, simplify
+from derivatrix.compiler.simplify.squares import degree_of
 from tests.campaign import Outcome
 from tests.campaign.points import SIZES, Case, check, closed_form, tangents
 from tests.points import draw
@@ -85,6 +88,32 @@ def test_entries_and_other_norms() -> None:
         outcome = checked(dx.function("f", [x, y], x * length))
         assert outcome.tried == 1
         assert not outcome.failures
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        dx.norm(x[1:]),
+        dx.norm(dx.take(x, [0, 2])),
+        dx.norm(dx.outer(x, x)[0]),
+        dx.sum(dx.norm(dx.outer(x, x)[1:], axis=1)),
+        dx.sum(dx.norm(dx.outer(x, y)[:-1] * y, axis=0)),
+    ],
+    ids=str,
+)
+def test_lengths_of_selected_entries(length: dx.Array) -> None:
+    function = dx.function("f", [x, *([y] if y.node in leaves([length.node]) else [])], length)
+    values = {leaf.name: np.zeros(3) for leaf in function.inputs}
+    for key in function.derivatives.results("gradient"):
+        with np.errstate(all="ignore"):
+            gradient = evaluate(function.derivatives.kernel("gradient")[1][key], values, {"n": 3})
+        np.testing.assert_array_equal(gradient, np.zeros(3))
+
+
+@pytest.mark.parametrize("product", [x[1:] @ x[:-1], x * dx.sum(x), x[1:] * x[:-1], x[0] * x])
+def test_products_of_different_entries_are_no_squares(product: dx.Array) -> None:
+    assert degree_of(*simplify([product.node])) is None
+    assert degree_of(*simplify([(product**2).node])) == 2
 
 
 @pytest.mark.parametrize("text", DIVIDED)

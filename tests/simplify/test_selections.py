@@ -10,6 +10,7 @@ import scipy
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.interpret import evaluate
 
 m, n = dx.dims("m n")
 x, y, P = dx.vector("x", n), dx.vector("y", n), dx.matrix("P", n, 2)
@@ -129,3 +130,25 @@ def test_values_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     function = function_of("a root")
     (gradient,) = texts(function, "gradient", arguments(function, "a root", "gradient", float))
     assert np.isnan(gradient).any()
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_steps_of_loops(checkpoint: int | None) -> None:
+    """The carry of the first two steps is 0, where sqrt has no slope."""
+    W, start = dx.matrix("W", "T", n), dx.vector("start", n)
+    last, lengths = dx.scan(
+        lambda h, z: (dx.where(h > 0, dx.sqrt(h), 2 * h) + z, dx.sum(h**2)),
+        start,
+        W,
+        checkpoint=checkpoint,
+    )
+    function = dx.function("f", [W, start], dx.sum(last) + dx.sum(lengths))
+    values = {"W": np.array([[0.0], [4], [0]]), "start": np.zeros(1)}
+    results = function.derivatives.kernel("gradient")[1]
+    with np.errstate(all="ignore"):
+        gradients = {
+            key: evaluate(node, values, {"T": 3, "n": 1}) for (key,), node in results.items()
+        }
+    # the last carry is sqrt(4), and 4 is the only carry that is squared
+    np.testing.assert_allclose(gradients["W"].ravel(), [2 * 8.25, 8.25, 1])
+    np.testing.assert_allclose(gradients["start"], [4 * 8.25])
