@@ -66,8 +66,8 @@ def test_threads_that_nothing_keeps_from_work() -> None:
 def test_phases_are_those_of_the_module() -> None:
     for subject in SUBJECTS:
         case = subject.cases()[0]
-        text = generate(case.row.function.with_kinds([case.row.kind])).text
-        result = re.search(rf"share={case.row.kind}_kernel_rows, phases=(\d+)", text)
+        data = generate(case.row.function.with_kinds([case.row.kind])).data
+        result = re.search(rf"'share': '{case.row.kind}_kernel_rows',\s+'phases': (\d+)", data)
         assert int(result[1] if result else 1) == subject.form.phases
 
 
