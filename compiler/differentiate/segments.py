@@ -234,8 +234,10 @@ class _Segmented:
     def _segmented_differential(self, at: Point) -> tuple[Array, ...]:
         segments = self.segments
         tangents = dict(zip(segments.operands, at.tangents, strict=True))
-        given = frozenset(leaf for leaf, tangent in tangents.items() if not is_zero(tangent.node))
-        varying, nodes = _differential(segments, given)
+        arguments = frozenset(
+            leaf for leaf, tangent in tangents.items() if not is_zero(tangent.node)
+        )
+        varying, nodes = _differential(segments, arguments)
         carry_count = len(segments.carries)
         carried = [n for n, carry in enumerate(segments.carries) if carry in varying]
         outputs = [n for n in range(carry_count, len(nodes)) if not is_zero(nodes[n])]
@@ -343,9 +345,11 @@ def _tangents(segments: Segments) -> dict[Leaf, Leaf]:
 
 
 @cache
-def _differential(segments: Segments, given: frozenset[Leaf]) -> tuple[frozenset[Leaf], list[Node]]:
-    """Return the operands that vary if those in `given` do, and the tangents of the results."""
-    varying = given
+def _differential(
+    segments: Segments, arguments: frozenset[Leaf]
+) -> tuple[frozenset[Leaf], list[Node]]:
+    """Return the operands that vary if `arguments` do, and the tangents of the results."""
+    varying = arguments
     while True:
         tangents: dict[Node, Node] = {
             leaf: tangent if leaf in varying else zeros(leaf.shape)
@@ -401,9 +405,9 @@ def whole_loop(node: Node) -> Node:
 def _unused_length(nodes: Sequence[Node]) -> sympy.Symbol:
     """Return a size for the number of steps of a segment, which differs from those of the loops
     over segments within."""
-    taken = _lengths(nodes)
+    lengths = _lengths(nodes)
     candidates = (symbol(f"_segment_steps{number or ''}") for number in count())
-    return next(candidate for candidate in candidates if candidate not in taken)
+    return next(candidate for candidate in candidates if candidate not in lengths)
 
 
 def _lengths(nodes: Iterable[Node]) -> frozenset[Dimension]:
@@ -421,5 +425,5 @@ def _lengths_within(operation: Operation) -> frozenset[Dimension]:
         nodes += operation.loop.following
     if operation.equation is not None:
         nodes += [operation.equation.residual, operation.equation.jacobian]
-    own = {operation.segments.length} if operation.segments is not None else set()
-    return _lengths(nodes) | own
+    lengths = {operation.segments.length} if operation.segments is not None else set()
+    return _lengths(nodes) | lengths

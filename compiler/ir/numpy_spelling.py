@@ -85,7 +85,7 @@ def multiplied(factors: Sequence[Text]) -> Text:
     return Text(" * ".join([start, *(factor.within(POWER) for factor in others)]), PRODUCT, sign)
 
 
-def added(terms: Sequence[Text]) -> Text:
+def sum_text(terms: Sequence[Text]) -> Text:
     """Add arrays."""
     texts = []
     for position, term in enumerate(terms):

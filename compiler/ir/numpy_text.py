@@ -25,12 +25,12 @@ from derivatrix.compiler.ir.numpy_spelling import (
     POWER,
     PRODUCT,
     Text,
-    added,
     arranged,
     expression_level,
     is_matmul,
     multiplied,
     scaled,
+    sum_text,
 )
 from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index, tuple_text
 
@@ -188,7 +188,7 @@ class _Writer:
         terms = [self.texts[term] for term in node.terms]
         if not terms:
             return Text(f"np.zeros({self.shape(node.shape)})")
-        return added(terms)._replace(exact=any(term.exact for term in terms))
+        return sum_text(terms)._replace(exact=any(term.exact for term in terms))
 
     def map(self, node: ir.Map) -> Text:
         """Print the function of the arguments, which all have the node's shape."""

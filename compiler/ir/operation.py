@@ -152,7 +152,7 @@ class Segments:
         return tuple(getattr(self, field.name) for field in fields(self))
 
     @property
-    def kept(self) -> tuple[Leaf, ...]:
+    def forward_carries(self) -> tuple[Leaf, ...]:
         """The placeholders of the carries of `forward` at the start of a segment."""
         forward = self.forward and self.forward.segments
         return forward.carries if forward else ()
@@ -160,7 +160,7 @@ class Segments:
     @property
     def operands(self) -> tuple[Leaf, ...]:
         """The placeholders of all arguments, in order."""
-        return self.carries + self.kept + self.series + self.parameters
+        return self.carries + self.forward_carries + self.series + self.parameters
 
     @property
     def results(self) -> tuple[Node, ...]:

@@ -40,7 +40,7 @@ class LoopSteps(Workspace):
         super().__init__(setting)
         self._plan = setting.plan
         self._time = sympy.Symbol(setting.names.lettered("t"), integer=True)
-        self._kept: dict[tuple[Operation, tuple[ir.Node, ...]], list[Buffer]] = {}
+        self._carries_of_segments: dict[tuple[Operation, tuple[ir.Node, ...]], list[Buffer]] = {}
 
     def _recurrence(self, node: ir.Apply, loop: TimeLoop, target: Buffer) -> None:
         """Run a loop over time, with a kernel of its step, that fills the states of all carries."""
@@ -134,9 +134,9 @@ class LoopSteps(Workspace):
             forward = segments.forward.segments
             assert forward is not None
             key = segments.forward, tuple(argument_of[leaf] for leaf in forward.operands)
-            kept = self._kept.get(key) or self._run_segments(*key, {})
+            carries = self._carries_of_segments.get(key) or self._run_segments(*key, {})
             place = index + 1 if forward.is_reversed else index
-            for leaf, buffer in zip(forward.carries, kept, strict=True):
+            for leaf, buffer in zip(forward.carries, carries, strict=True):
                 operands[leaf] = Operand(buffer, leaf.shape, (place,))
         for leaf in segments.series:
             buffer = self._natural(argument_of[leaf])
@@ -176,8 +176,8 @@ class LoopSteps(Workspace):
                 tuple(targets),
             )
         )
-        self._kept[operation, arguments] = [*states.values()]
-        return self._kept[operation, arguments]
+        self._carries_of_segments[operation, arguments] = [*states.values()]
+        return self._carries_of_segments[operation, arguments]
 
     def _range(self, node: ir.Node) -> View:
         """Name a range of the states of a loop."""

@@ -86,10 +86,10 @@ def _stacked(
         if used and used != {*every_axis}:
             return None
         if used:
-            labels |= dict.fromkeys(segments.kept, every_axis)
-            kept = _stacked(forward.segments, labels, stack)
-            assert kept is not None
-            forward = segmented(kept)
+            labels |= dict.fromkeys(segments.forward_carries, every_axis)
+            stacked = _stacked(forward.segments, labels, stack)
+            assert stacked is not None
+            forward = segmented(stacked)
     new: dict[ir.Leaf, ir.Leaf] = {}
     replacements: dict[ir.Node, ir.Node] = {}
     for leaf in segments.operands:

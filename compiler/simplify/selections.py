@@ -47,7 +47,8 @@ def _selected(node: ir.Node) -> ir.Node:
 
 @lru_cache(maxsize=1024)
 def _with_selected_steps(operation: Operation) -> Operation:
-    """Select within the loop of a derivative, over steps or over segments."""
+    """Select within the loop of a derivative, over steps or over segments. Loops over steps that
+    are not linear are the function's own, and stay."""
     loop, segments = operation.loop, operation.segments
     if loop is not None and loop.injections is not None:
         record: Loop | Segments = replace(loop, following=_in_step(loop.following))

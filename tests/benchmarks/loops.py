@@ -2,7 +2,6 @@
 
 The gradient of a Kalman filter's likelihood, and the VJP of a recurrent network. Two contestants
 at a time take turns in one process; a ratio above 1 is the other's time over that of derivatrix.
-PyTensor compiles each scan with Numba for about a minute.
 """
 
 from __future__ import annotations

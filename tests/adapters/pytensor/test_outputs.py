@@ -39,7 +39,7 @@ def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 def assert_equal(actual: list[Any], expected: list[Any], inputs: Any, values: Any, mode: Any):
     """Compare variables, computed in `mode`, with expressions of PyTensor's own operations.
 
-    Python runs these: Numba would take ten seconds to compile a dozen of them."""
+    Python runs these: Numba takes up to 27 s to compile those of a test."""
     results = pytensor.function(inputs, actual, mode=mode)(*values)
     expected_results = pytensor.function(inputs, expected, mode=PYTHON)(*values)
     for result, expected_result in zip(results, expected_results, strict=True):
