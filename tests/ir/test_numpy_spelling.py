@@ -15,7 +15,7 @@ from derivatrix.compiler.ir.numpy_spelling import (
     SUM,
     TERNARY,
     Text,
-    added,
+    sum_text,
     expression_level,
     multiplied,
     scaled,
@@ -90,7 +90,7 @@ A, B, C = Text("a"), Text("b + c", SUM), Text("d", PRODUCT, "-")
     ],
 )
 def test_sums_and_products(parts: Sequence[Text], total: str, product: str) -> None:
-    assert str(added(parts)) == total and str(multiplied(parts)) == product
+    assert str(sum_text(parts)) == total and str(multiplied(parts)) == product
 
 
 def test_multiples() -> None:
