@@ -15,10 +15,10 @@ from derivatrix.compiler.ir.numpy_spelling import (
     SUM,
     TERNARY,
     Text,
-    sum_text,
     expression_level,
     multiplied,
     scaled,
+    sum_text,
 )
 from derivatrix.compiler.operations import OPERATIONS
 
