@@ -22,6 +22,7 @@ from derivatrix.compiler.differentiate.linearise import (
 )
 from derivatrix.compiler.differentiate.projection import PROJECTED, project
 from derivatrix.compiler.differentiate.segments import with_whole_loops
+from derivatrix.compiler.differentiate.singular_lengths import with_lengths_in_loops
 from derivatrix.compiler.formulas import (
     STYLES,
     Side,
@@ -40,7 +41,6 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
-from derivatrix.compiler.simplify.finite_parts import with_lengths
 from derivatrix.compiler.simplify.root_lengths import with_root_lengths
 from derivatrix.compiler.simplify.selections import with_selections
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
@@ -137,7 +137,7 @@ class Derivatives:
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
         """Take the subgradient 0 of lengths at 0 in derivatives (`simplify.finite_parts`)."""
-        return with_lengths(nodes, [*self.batched("value").values()])
+        return with_lengths_in_loops(nodes, [*self.batched("value").values()])
 
     def with_selections(self, nodes: Sequence[Node]) -> list[Node]:
         """Select by the conditions of `where` in derivatives (`simplify.selections`)."""

@@ -50,6 +50,7 @@ from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.simplify.lengths import fused
 from derivatrix.runtime.errors import ShapeError
 
 Placeholders = Mapping[Leaf, Array]
@@ -63,6 +64,7 @@ def run_recurrence(
     following: Sequence[Node],
     length: Dimension,
     is_reversed: bool,
+    singular: Iterable[Node] = (),
     injections: Mapping[Leaf, Leaf] | None = None,
     names: Mapping[Leaf, str] | None = None,
 ) -> list[Array]:
@@ -70,8 +72,9 @@ def run_recurrence(
 
     carries: with their starts; slices: with arrays (T, ...); parameters: with what all steps read.
     following: the carries after a step, expressions of the placeholders. length: T.
-    injections: the slices that are added to a carry, if the step is linear in both. names: of
-    placeholders in formulas, if other than their own.
+    singular: squares of lengths at whose zeros steps have no finite slope. injections: the slices
+    that are added to a carry, if the step is linear in both. names: of placeholders in formulas, if
+    other than their own.
 
     A matrix has the structure that its start has and that each step is known to keep.
     """
@@ -116,6 +119,10 @@ def run_recurrence(
         else tuple([*carries].index(carry) for carry in injections.values()),
         is_reversed=is_reversed,
         names=(*shown[len(parameters) :], *shown[: len(parameters)]),
+        # lengths of what the step does not read are no parts of it
+        singular=tuple(
+            simplify(substitute([s for s in singular if used >= {*leaves([s])}], renamed))
+        ),
     )
     operation = recurrence(loop)
     operands = [*carries.values(), *ordered.values(), *parameters.values()]
@@ -130,6 +137,7 @@ def run_loop(
     outputs: Sequence[Node],
     length: Dimension,
     is_reversed: bool,
+    singular: Iterable[Node],
     names: Mapping[Leaf, str],
 ) -> tuple[list[Array], list[Array]]:
     """Return the states of a loop as `run_recurrence` does, and the stacked outputs of its steps,
@@ -137,7 +145,7 @@ def run_loop(
     states = []
     if carries:
         states = run_recurrence(
-            *(carries, slices, parameters, following, length, is_reversed), names=names
+            *(carries, slices, parameters, following, length, is_reversed, singular), names=names
         )
     after = [Leaf(f"{leaf.name} after", leaf.shape, role="placeholder") for leaf in carries]
     values: dict[Node, Node] = {leaf: a.node for leaf, a in (*slices.items(), *parameters.items())}
@@ -338,9 +346,14 @@ class _Recurrence:
         )
 
     @cached_property
+    def _following(self) -> list[Node]:
+        """The carries after a step, with functions of lengths as functions of their squares."""
+        return fused(self.loop.following)
+
+    @cached_property
     def _differential(self) -> list[Node]:
         """The tangents of the carries after a step, where all operands vary."""
-        return simplify(differential(self.loop.following, dict(self._tangents.items())))
+        return simplify(differential(self._following, dict(self._tangents.items())))
 
     def differential(self, at: Point) -> tuple[Array, ...]:
         """dh[t + 1] = A[t] dh[t] + b[t], where A is the Jacobian of the step by h at the states,
@@ -362,7 +375,7 @@ class _Recurrence:
                 {leaf: zeros(leaf.shape) for leaf in fixed_tangents},
             )
         )
-        nodes = with_states(nodes, loop.following, self._after)
+        nodes = with_states(nodes, self._following, self._after)
         carried = [self._tangents[carry] for carry in varying]
         others = [self._tangents[leaf] for leaf in loop.operands[carry_count:] if leaf not in fixed]
         linear = _without(nodes, others)
@@ -395,6 +408,7 @@ class _Recurrence:
             steps,
             loop.length,
             loop.is_reversed,
+            [*loop.singular, *with_states(loop.singular, self._following, self._after)],
             {leaf: self._tangents[carry] for leaf, (carry, _) in terms.items()},
             self._names_of_derivatives() | self._names_of_injections,
         )
@@ -459,6 +473,7 @@ class _Recurrence:
             ],
             loop.length,
             not loop.is_reversed,
+            loop.singular,
             {leaf: adjoints[carry] for leaf, carry in injected.items()},
             self.names | self._names_of_adjoints(adjoints) | self._names_of_injections,
         )

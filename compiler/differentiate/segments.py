@@ -56,6 +56,7 @@ def run_segments(
     outputs: Sequence[Node],
     length: Dimension,
     is_reversed: bool,
+    singular: Sequence[Node],
     names: Mapping[Leaf, str],
     steps: int,
 ) -> tuple[list[Array], list[Array]]:
@@ -89,6 +90,7 @@ def run_segments(
             outputs,
             number,
             is_reversed,
+            singular,
             names,
         )
         # the next segments start with what steps keep of the structure of the first carry

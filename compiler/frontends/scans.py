@@ -11,6 +11,7 @@ import numpy as np
 
 from derivatrix.compiler.differentiate.recurrence import distinct, last_state, run_loop
 from derivatrix.compiler.differentiate.segments import run_segments
+from derivatrix.compiler.differentiate.singular_lengths import singular_lengths
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.dimensions import Dimension, dimension, shape_text
 from derivatrix.compiler.ir.nodes import Leaf, leaves
@@ -95,6 +96,7 @@ def run_scan(
         dict(zip(slices, sources.arrays, strict=True)),
         {leaf: Array(leaf) for leaf in free},
         *(nodes[: len(carries)], nodes[len(carries) :], steps, reverse),
+        singular_lengths(nodes[: len(carries)]),
         {leaf: _symbol_name(leaf) for leaf in free}
         | dict(zip((*carries, *slices), names, strict=True)),
     )

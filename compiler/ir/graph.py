@@ -4,12 +4,14 @@ whole graphs rebuilt from the leaves up."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.operation import Loop, Operation, Segments
 
 
 def references(node: ir.Node) -> list[ir.Node]:
@@ -53,6 +55,40 @@ def transformed(roots: Sequence[ir.Node], change: Callable[[ir.Node], ir.Node]) 
     for node in ir.topological(roots):
         new[node] = change(rebuilt(node, new))
     return [new[root] for root in roots]
+
+
+StepChange = Callable[[Operation, Sequence[ir.Node]], Sequence[ir.Node]]
+"""A pass over expressions in the steps of an operation, which it is given."""
+
+
+def with_derived_steps(node: ir.Apply, change: StepChange) -> ir.Node:
+    """Change the expressions in the steps of an operation that is a derivative of a loop, over
+    steps or over segments. Others, the function's own among them, stay."""
+    operation = _with_derived_steps(node.operation, change)
+    return ir.Apply(operation, node.arguments, node.stack, node.parameters, node.output)
+
+
+@lru_cache(maxsize=1024)
+def _with_derived_steps(operation: Operation, change: StepChange) -> Operation:
+    loop, segments = operation.loop, operation.segments
+
+    def changed(nodes: Sequence[ir.Node]) -> tuple[ir.Node, ...]:
+        return tuple(change(operation, nodes))
+
+    if loop is not None and loop.injections is not None:
+        record: Loop | Segments = replace(loop, following=changed(loop.following))
+    elif segments is not None and segments.forward is not None:
+        record = replace(
+            segments,
+            following=changed(segments.following),
+            outputs=changed(segments.outputs),
+            sums=changed(segments.sums),
+        )
+    else:
+        return operation
+    assert operation.maker is not None
+    make, _ = operation.maker
+    return make(*record.fields)
 
 
 def size_symbols(roots: Iterable[ir.Node]) -> set[sympy.Symbol]:

@@ -91,6 +91,8 @@ class Loop:
         loop that is linear in the carries and in these slices together; None for other loops
     is_reversed: whether the loop runs from the last slice to the first
     names: of the operands in formulas, in order
+    singular: squares of lengths at whose zeros a step of the function's own loop has no finite
+        slope; derivatives of the loop have those of the loop
     """
 
     carries: tuple[Leaf, ...]
@@ -101,6 +103,7 @@ class Loop:
     injections: tuple[int, ...] | None
     is_reversed: bool
     names: tuple[str, ...]
+    singular: tuple[Node, ...]
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -7,14 +7,24 @@ belongs to the function without its odd powers of r: all derivatives of r at 0 a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import sympy
 
 from derivatrix.compiler.ir.expansions import LOGARITHM, NoExpansion, Series, expansion
 from derivatrix.compiler.ir.graph import transformed
-from derivatrix.compiler.ir.nodes import Map, Node, slot, topological, used_slots
+from derivatrix.compiler.ir.nodes import (
+    Einsum,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    slot,
+    topological,
+    used_slots,
+)
+from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.lengths import fused
 from derivatrix.compiler.simplify.slopes import is_finite, root_order
 from derivatrix.compiler.simplify.squares import roots, variables
@@ -35,19 +45,24 @@ VARIABLE = sympy.Symbol("t", positive=True)
 """The root of a square: the variable of expansions."""
 
 
-def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
+def with_lengths(
+    results: Sequence[Node], values: Sequence[Node], singular: Collection[Node] = ()
+) -> list[Node]:
     """Insert limits or finite parts of derivatives where lengths are zero, and expansions near
     that. Where the function itself, of `values`, has no value or an infinite slope at zero, its
-    derivatives stay as they are there."""
-    excluded, defined = _without_slopes(tuple(values)), _defined(tuple(values))
+    derivatives stay as they are there, also where one of the squares `singular` is zero. Its values
+    stay as they are declared."""
+    declared = {*topological(values)}
+    excluded = {*map(_without_repeats, without_slopes(tuple(values)).union(singular))}
+    undefined = {*map(_without_repeats, _undefined(tuple(values)))}
 
     def is_excluded(length: Node) -> bool:
         parts = [part for part in fused((length,)) if isinstance(part, Map)]
-        squares = (square for part in parts for _, square, _ in variables(part))
-        return length in excluded or any(square in excluded & defined for square in squares)
+        squares = {_without_repeats(square) for part in parts for _, square, _ in variables(part)}
+        return _without_repeats(length) in excluded or not squares.isdisjoint(excluded - undefined)
 
     def finite(node: Node) -> Node:
-        if not isinstance(node, Map):
+        if not isinstance(node, Map) or node in declared:
             return node
         bases = tuple((base, is_excluded(length)) for base, length, _ in variables(node))
         return Map(_finite(node.expression, bases), node.arguments)
@@ -55,29 +70,72 @@ def with_lengths(results: Sequence[Node], values: Sequence[Node]) -> list[Node]:
     return _with_shared_functions(transformed(results, finite))
 
 
+@lru_cache(maxsize=4096)
+def _without_repeats(node: Node) -> Node:
+    """Drop the axes along which a node repeats its entries, as along samples and times."""
+    axes = _repeating_axes(node)
+    return simplify([_dropped(node, axes)])[0] if axes else node
+
+
+def _repeating_axes(node: Node) -> set[int]:
+    match node:
+        case Einsum():
+            varying = {
+                label
+                for factor, labels in node.factors
+                for axis, label in enumerate(labels)
+                if axis not in _repeating_axes(factor)
+            }
+            return {*range(node.ndim)} - varying
+        case Sum() | Map() if node.children:
+            return set.intersection(*map(_repeating_axes, node.children))
+    return set()
+
+
+def _dropped(node: Node, axes: set[int]) -> Node:
+    """Drop axes along which a node repeats its entries."""
+    if not axes:
+        return node
+    match node:
+        case Einsum():
+            factors = []
+            for factor, labels in node.factors:
+                places = {place for place, label in enumerate(labels) if label in axes}
+                kept_labels = [label for label in labels if label not in axes]
+                factors.append((_dropped(factor, places), kept_labels))
+            sizes = {label: size for label, size in enumerate(node.sizes) if label not in axes}
+            output = [axis for axis in range(node.ndim) if axis not in axes]
+            return einsum(factors, output, node.coefficient, sizes)
+        case Sum():
+            shape = tuple(size for axis, size in enumerate(node.shape) if axis not in axes)
+            return Sum(tuple(_dropped(term, axes) for term in node.terms), shape)
+    assert isinstance(node, Map)
+    return Map(node.expression, tuple(_dropped(argument, axes) for argument in node.arguments))
+
+
 @lru_cache(maxsize=256)
-def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
+def without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
     """Return the squares at whose zeros the values or their slopes are not finite."""
-    return frozenset(
+    lengths = [
         length
         for node in topological(fused(values))
         if isinstance(node, Map)
         for variable, length, degree in variables(node)
         if not _has_slopes(node.expression, variable, degree)
-    )
+    ]
+    return frozenset((*lengths, *simplify(lengths)))  # fusing may change the order of terms
 
 
 @lru_cache(maxsize=256)
-def _defined(values: tuple[Node, ...]) -> frozenset[Node]:
-    """Return the squares at whose zeros no value is a 0/0 as it is written."""
-    places = [
-        (length, _at_zero(node.expression, variable) is sympy.nan)
+def _undefined(values: tuple[Node, ...]) -> frozenset[Node]:
+    """Return the squares at whose zeros a value is a 0/0 as it is written."""
+    return frozenset(
+        length
         for node in topological(fused(values))
         if isinstance(node, Map)
         for variable, length, _ in variables(node)
-    ]
-    undefined = {length for length, is_undefined in places if is_undefined}
-    return frozenset(length for length, _ in places if length not in undefined)
+        if _at_zero(node.expression, variable) is sympy.nan
+    )
 
 
 def _with_shared_functions(results: Sequence[Node]) -> list[Node]:

@@ -14,8 +14,8 @@ from sympy import Piecewise
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, elementwise
-from derivatrix.compiler.ir.graph import transformed
-from derivatrix.compiler.ir.operation import Loop, Operation, Segments
+from derivatrix.compiler.ir.graph import transformed, with_derived_steps
+from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_functions import step
 
@@ -30,8 +30,7 @@ def with_selections(roots: Sequence[ir.Node], values: Iterable[ir.Node]) -> list
 def _selected(node: ir.Node) -> ir.Node:
     """Select factors of a product by the indicators in it, or in the steps of a loop."""
     if isinstance(node, ir.Apply):
-        operation = _with_selected_steps(node.operation)
-        return ir.Apply(operation, node.arguments, node.stack, node.parameters, node.output)
+        return with_derived_steps(node, _selected_step)
     if not isinstance(node, ir.Einsum):
         return node
     product = Product.of(node)
@@ -45,29 +44,8 @@ def _selected(node: ir.Node) -> ir.Node:
     return node if product.factors == node.factors else product.node
 
 
-@lru_cache(maxsize=1024)
-def _with_selected_steps(operation: Operation) -> Operation:
-    """Select within the loop of a derivative, over steps or over segments. Loops over steps that
-    are not linear are the function's own, and stay."""
-    loop, segments = operation.loop, operation.segments
-    if loop is not None and loop.injections is not None:
-        record: Loop | Segments = replace(loop, following=_in_step(loop.following))
-    elif segments is not None:
-        record = replace(
-            segments,
-            following=_in_step(segments.following),
-            outputs=_in_step(segments.outputs),
-            sums=_in_step(segments.sums),
-        )
-    else:
-        return operation
-    assert operation.maker is not None
-    make, _ = operation.maker
-    return make(*record.fields)
-
-
-def _in_step(nodes: Sequence[ir.Node]) -> tuple[ir.Node, ...]:
-    return tuple(with_selections(nodes, ()))
+def _selected_step(operation: Operation, nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    return with_selections(nodes, ())
 
 
 def _selected_by(product: Product, support: ir.Factor) -> Product:

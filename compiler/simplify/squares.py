@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import sympy
@@ -27,6 +27,7 @@ def variables(node: Map) -> Iterator[tuple[sympy.Expr, Node, sympy.Expr]]:
     slots = slots_of(node)
     powers = node.expression.atoms(sympy.Pow)
     bases = {p.base for p in powers if not (p.exp.is_Integer and p.exp.is_positive)}
+    bases |= node.expression.atoms(sympy.Abs)
     compound = sorted({b for b in bases if not b.is_Symbol}, key=sympy.default_sort_key)
     for base in [*slots, *compound]:
         length = slots.get(base) or Map(base, node.arguments)
@@ -67,7 +68,13 @@ def degree_in(expression: sympy.Expr, arguments: Sequence[Node]) -> sympy.Expr |
         case sympy.Pow(args=(_, exponent)) if exponent.is_number and exponent.is_positive:
             return exponent if exponent.is_even else degrees[0] * exponent if parts[0] else None
         case sympy.Add() | sympy.Mul() if len(degrees) == len(parts):
-            return sympy.Min(*degrees) if isinstance(expression, sympy.Add) else sympy.Add(*degrees)
+            if isinstance(expression, sympy.Add):
+                return sympy.Min(*degrees)
+            by_variables: dict[frozenset[sympy.Basic], sympy.Expr] = {}
+            for part, degree in zip(expression.args, degrees, strict=True):  # all zero together
+                names = frozenset(part.free_symbols)
+                by_variables[names] = by_variables.get(names, sympy.S.Zero) + degree
+            return _of_product(by_variables.values())
     return sympy.S.Zero if expression.is_positive else None
 
 
@@ -88,24 +95,31 @@ def degree_of(node: Node) -> sympy.Expr | None:
 
 
 def _degree_of_product(factors: Sequence[Factor], summed: Labels) -> sympy.Expr | None:
-    total = sympy.S.Zero
+    degrees: list[sympy.Expr] = []
     unpaired: list[Factor] = []
     selections: list[Factor] = []
     for (node, labels), count in Counter(factors).items():
         if isinstance(node, Structural):  # selects entries: its own are 0 and 1
             selections += [(node, labels)] * count
         elif count % 2 == 0:
-            total += count
+            degrees.append(sympy.Integer(count))
         elif (degree := degree_of(node)) is not None:
-            total += count * degree
+            degrees.append(count * degree)
         else:
             unpaired += [(node, labels)] * count
     if not unpaired:
-        return total
+        return _of_product(degrees)
     selected = {label for _, labels in selections for label in labels}
     free = tuple(label for label in summed if label not in selected)
     is_definite = _is_definite([*unpaired, *selections], summed) or _is_definite(unpaired, free)
-    return total + 2 if is_definite else None
+    return _of_product([*degrees, sympy.Integer(2)]) if is_definite else None
+
+
+def _of_product(degrees: Iterable[sympy.Expr]) -> sympy.Expr:
+    """Return the degree of a product, which is zero where one factor is."""
+    return (
+        sympy.Min(*(degree for degree in degrees if degree != 0)) if any(degrees) else sympy.S.Zero
+    )
 
 
 def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:

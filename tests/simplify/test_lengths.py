@@ -49,7 +49,14 @@ SMOOTH = {
     "two matrices": ("sqrt(tr(inv(X)*U*inv(X)*U))^3", "X: n n spd, U: n n symmetric", "U"),
 }
 """Functions with first derivatives at zero; the scalars have second ones."""
-DIVIDED = ["x/norm2(x)", "norm2(x)^0.5", "sqrt(sum(x))", "log(norm2(x))", "x*norm2(x)/norm2(x)^2"]
+DIVIDED = [
+    "x/norm2(x)",
+    "norm2(x)^0.5",
+    "sqrt(sum(x))",
+    "log(norm2(x))",
+    "log(abs(x))",
+    "x*norm2(x)/norm2(x)^2",
+]
 
 
 def near_zero(function: Function, size: float = 0) -> Case:
@@ -121,6 +128,25 @@ def test_what_has_no_derivative_and_no_slopes_at_zero(text: str) -> None:
     case = near_zero(text_function(text, "x: n", ["x"]))
     with np.errstate(all="ignore"):
         assert not np.isfinite(closed_form("jvp", case, case.tangents)).all()
+
+
+def test_lengths_of_sums_that_have_no_slopes_at_zero() -> None:
+    """The derivative orders the terms of the second length by their simplified functions."""
+    A = dx.matrix("A", n, n)
+    first = dx.tanh(dx.sqrt(dx.norm(y))) + A @ y + x
+    second = dx.tanh(dx.sqrt(dx.norm(first))) + A @ first + x
+    gradient = dx.function("f", [A, x, y], dx.sum(second)).derivatives.kernel("gradient")[1]["x",]
+    with np.errstate(all="ignore"):
+        zeros = {"A": np.zeros((3, 3)), "x": np.zeros(3), "y": np.zeros(3)}
+        assert np.isnan(evaluate(gradient, zeros, {"n": 3})).all()
+
+
+def test_products_of_lengths_are_zero_where_one_is() -> None:
+    function = dx.function("f", [x, y], dx.sqrt(dx.norm(x) * dx.norm(y)))
+    gradient = function.derivatives.kernel("gradient")[1]["x",]
+    with np.errstate(all="ignore"):
+        result = evaluate(gradient, {"x": np.zeros(3), "y": np.ones(3)}, {"n": 3})
+    assert np.isnan(result).all()
 
 
 @pytest.mark.usefixtures("forgotten")
@@ -308,3 +334,8 @@ def test_values_at_zero_are_those_of_the_declaration(name: str) -> None:
         module = dx.compile(function, kinds=["value"])
         np.testing.assert_allclose(module.value(np.zeros(3)), at_zero)
         np.testing.assert_allclose(module.value(np.full(3, 2.0)), beside, rtol=1e-14)
+
+
+def test_functions_of_reciprocals_at_zero() -> None:
+    function = dx.function("f", [x], 1 / (1 + 1 / r))
+    assert written(function, "value", x=np.zeros(3)) == 0
