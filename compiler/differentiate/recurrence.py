@@ -171,6 +171,7 @@ def recurrence(loop: Loop) -> Operation:
         rules=(_zero_if_linear_in_zeros,) if is_linear else (),
         facts=rules.facts,
         numpy=rules.numpy,
+        numpy_tuple=len(loop.carries) > 1,
         loop=loop,
         letters=loop.names[: len(loop.carries)],
         domain=("",) * len(loop.operands),
@@ -525,9 +526,8 @@ class _Recurrence:
     # Text
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """Call the text of the loop; with several carries, index the tuple of their states."""
-        index = f"[{output}]" if len(self.loop.carries) > 1 else ""
-        return f"{self._numpy_function}({', '.join(arguments)}){index}"
+        """Call the text of the loop: the states, of several carries a tuple."""
+        return f"{self._numpy_function}({', '.join(arguments)})"
 
     @cached_property
     def _numpy_function(self) -> str:

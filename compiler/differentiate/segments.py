@@ -156,6 +156,7 @@ def segmented(segments: Segments) -> Operation:
         rules=(_zero_if_linear_in_zeros,) if rules.linear else (),
         facts=rules.facts,
         numpy=rules.numpy,
+        numpy_tuple=True,
         segments=segments,
         domain=("",) * len(segments.operands),
     )
@@ -224,7 +225,7 @@ class _Segmented:
         operands = self.segments.operands
         body = numpy_tuple(self.segments.results, size_texts(operands))
         names = ", ".join(leaf.name for leaf in operands)
-        return f"(lambda {names}: {body})({', '.join(arguments)})[{output}]"
+        return f"(lambda {names}: {body})({', '.join(arguments)})"
 
     # Derivatives
 

@@ -243,19 +243,8 @@ def _count_uses(order: list[Node]) -> Counter[Node]:
                 for position, argument in enumerate(node.arguments):
                     uses[argument] += int(node.expression.count(slot(position)))
             case ir.Apply():
-                uses.update(_count_arguments(node))
+                uses.update(argument for argument, _ in node.arguments)
     return uses
-
-
-def _count_arguments(node: ir.Apply) -> Counter[Node]:
-    """Count the occurrences of the arguments in the NumPy text of an operation, which only the
-    function that writes it knows."""
-    marks = [f"<{position}>" for position in range(len(node.arguments))]
-    text = node.operation.numpy(marks, node.parameters, node.output)
-    counts: Counter[Node] = Counter()
-    for mark, (argument, _) in zip(marks, node.arguments, strict=True):
-        counts[argument] += max(1, text.count(mark))
-    return counts
 
 
 Item = tuple[Tree, tuple[int, ...]]

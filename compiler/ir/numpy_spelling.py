@@ -1,13 +1,15 @@
-"""NumPy texts: precedence and parentheses, axes in another order, products, numbers."""
+"""NumPy texts: precedence and parentheses, axes in another order, products, scalar expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import sympy
+from sympy.printing.numpy import SciPyPrinter
+from sympy.printing.precedence import PRECEDENCE
 
-from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.nodes import Labels
 
 TERNARY, SUM, PRODUCT, POWER, ATOM = range(5)
@@ -70,7 +72,7 @@ def scaled(number: sympy.Expr, factors: Sequence[Text]) -> Text:
 
 
 def number_text(number: sympy.Expr) -> Text:
-    text = repr(float(number)) if number.is_Float else scalars.numpy_text(number)
+    text = repr(float(number)) if number.is_Float else str(scalar_text(number))
     return Text(text, expression_level(number))
 
 
@@ -108,3 +110,82 @@ def expression_level(expression: sympy.Expr) -> int:
         case sympy.Number():
             return ATOM if expression >= 0 and getattr(expression, "q", 1) == 1 else PRODUCT
     return ATOM
+
+
+class _ScalarPrinter(SciPyPrinter):
+    """SymPy's NumPy printer, with `np` for `numpy`, maxima that broadcast, and the texts of
+    operands for symbols. uses: how often it has written each of these symbols."""
+
+    def __init__(self, operands: Mapping[sympy.Symbol, Text]) -> None:
+        super().__init__({"fully_qualified_modules": True, "allow_unknown_functions": False})
+        self.operands = operands
+        self.uses: Counter[sympy.Symbol] = Counter()
+
+    def _module_format(self, fqn: str, register: bool = True) -> str:
+        module, _, name = fqn.rpartition(".")
+        return f"np.{name}" if module == "numpy" else str(super()._module_format(fqn, register))
+
+    def parenthesize(self, item: sympy.Basic, level: int, strict: bool = False) -> str:
+        operand = self.operands.get(item)
+        if operand is None:
+            return str(super().parenthesize(item, level, strict))
+        return self._print(item) if operand.level == ATOM else f"({self._print(item)})"
+
+    def _print_Symbol(self, symbol: sympy.Symbol) -> str:
+        if symbol not in self.operands:
+            return str(super()._print_Symbol(symbol))
+        self.uses[symbol] += 1
+        return str(self.operands[symbol])
+
+    def _print_Add(self, expression: sympy.Add, order: str | None = None) -> str:
+        terms = []
+        for term in self._as_ordered_terms(expression, order=order):
+            is_negative = term.as_coeff_Mul()[0].is_negative
+            text = self.parenthesize(-term if is_negative else term, PRECEDENCE["Add"])
+            terms.append(Text(text, PRODUCT, "-" if is_negative else ""))
+        return str(sum_text(terms))
+
+    def _print_Max(self, expression: sympy.Max) -> str:
+        return self._fold("np.maximum", expression.args)
+
+    def _print_Min(self, expression: sympy.Min) -> str:
+        return self._fold("np.minimum", expression.args)
+
+    def _print_Abs(self, expression: sympy.Abs) -> str:
+        return f"np.abs({self._print(expression.args[0])})"
+
+    def _print_polygamma(self, expression: sympy.polygamma) -> str:
+        order, x = map(self._print, expression.args)
+        if expression.args[0] == 0:
+            return f"scipy.special.digamma({x})"
+        return f"scipy.special.polygamma({order}, {x})"
+
+    def _print_zeta(self, expression: sympy.zeta) -> str:
+        return f"scipy.special.zeta({', '.join(map(self._print, expression.args))})"
+
+    def _print_erfinv(self, expression: sympy.erfinv) -> str:
+        return f"scipy.special.erfinv({self._print(expression.args[0])})"
+
+    def _fold(self, name: str, arguments: Sequence[sympy.Expr]) -> str:
+        text = self._print(arguments[0])
+        for argument in arguments[1:]:
+            text = f"{name}({text}, {self._print(argument)})"
+        return str(text)
+
+
+def scalar_text(
+    expression: sympy.Expr, operands: Mapping[sympy.Symbol, Text] | None = None
+) -> Text:
+    """Print a scalar expression with `np` and `scipy` in scope. operands: texts of symbols."""
+    text = _ScalarPrinter(operands or {}).doprint(expression)
+    level = expression_level(expression)
+    if operands and expression in operands:
+        level = operands[expression].level
+    return Text(text, level)
+
+
+def count_uses(expression: sympy.Expr, symbols: Sequence[sympy.Symbol]) -> Counter[sympy.Symbol]:
+    """Count how often the text of an expression contains the text of each symbol."""
+    printer = _ScalarPrinter({symbol: Text(symbol.name) for symbol in symbols})
+    printer.doprint(expression)
+    return printer.uses

@@ -9,7 +9,6 @@ select are indices.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from typing import NamedTuple
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.numpy_spelling import (
@@ -26,9 +24,10 @@ from derivatrix.compiler.ir.numpy_spelling import (
     PRODUCT,
     Text,
     arranged,
-    expression_level,
+    count_uses,
     is_matmul,
     multiplied,
+    scalar_text,
     scaled,
     sum_text,
 )
@@ -36,9 +35,6 @@ from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index, tuple_text
 
 MAX_DEPTH = 10
 """Deepest nesting of nodes in one text; deeper nodes are named."""
-
-SLOT = re.compile(r"\b_(\d+)\b")
-"""The placeholder of a function's argument."""
 
 MAX_ENTRIES = 24
 """Most entries of a literal array that is not named."""
@@ -194,16 +190,8 @@ class _Writer:
         """Print the function of the arguments, which all have the node's shape."""
         is_negative = node.expression.is_Mul and node.expression.as_coeff_Mul()[0].is_negative
         sign = sympy.S.NegativeOne if is_negative else sympy.S.One
-        expression = sign * node.expression
-        text = scalars.numpy_text(expression)
-        arguments = [self.exact(argument) for argument in node.arguments]
-
-        def fill(slot: re.Match[str]) -> str:
-            in_parentheses = text[slot.start() - 1] == "(" and text[slot.end() :][:1] == ")"
-            argument = arguments[int(slot[1])]
-            return str(argument) if in_parentheses else argument.within(ATOM)
-
-        return scaled(sign, [Text(SLOT.sub(fill, text), expression_level(expression))])
+        operands = {ir.slot(n): self.exact(a) for n, a in enumerate(node.arguments)}
+        return scaled(sign, [scalar_text(sign * node.expression, operands)])
 
     def apply(self, node: ir.Apply) -> Text:
         """Print an operation, with the stacked axes of its arguments in order; NumPy broadcasts the
@@ -215,11 +203,10 @@ class _Writer:
             axes = [labels.index(label) if label in labels else None for label in covered]
             texts.append(str(arranged(self.exact(argument), [*axes, *core])))
         text = node.operation.numpy(texts, node.parameters, node.output)
-        outputs = text.removesuffix(f"[{node.output}]")
-        if outputs != text and self.outputs[node.sibling(0)] > 1:
-            if outputs not in self.tuples:
-                self.tuples[outputs] = self.assigned(outputs)
-            text = f"{self.tuples[outputs]}[{node.output}]"
+        if node.operation.numpy_tuple:
+            if self.outputs[node.sibling(0)] > 1:
+                text = self.tuples.get(text) or self.tuples.setdefault(text, self.assigned(text))
+            text = f"{text}[{node.output}]"
         core = range(len(node.stack), node.ndim)
         # an operation's text is a call or in parentheses (see `Operation`), thus an atom
         return self.with_axes(Text(text), [*covered, *core], node.shape)
@@ -441,13 +428,8 @@ def _transposes(labels: ir.Labels) -> list[ir.Labels]:
 
 def _references(node: ir.Node) -> list[ir.Node]:
     """List the children of a node, as often as its text contains theirs."""
-    match node:
-        case ir.Map():
-            slots = SLOT.findall(scalars.numpy_text(node.expression))
-            return [node.arguments[int(position)] for position in slots]
-        case ir.Apply():
-            marks = [f"<{position}>" for position in range(len(node.arguments))]
-            text = node.operation.numpy(marks, node.parameters, node.output)
-            pairs = zip(marks, node.arguments, strict=True)
-            return [argument for mark, (argument, _) in pairs for _ in range(text.count(mark))]
-    return references(node)
+    if not isinstance(node, ir.Map):
+        return references(node)
+    arguments = {ir.slot(n): argument for n, argument in enumerate(node.arguments)}
+    counts = count_uses(node.expression, tuple(arguments))
+    return [arguments[symbol] for symbol in counts.elements()]

@@ -189,7 +189,9 @@ class Operation(Keyed):
         operation, as taking the symmetric part; may raise ShapeError
     value: NumPy arrays (leading stacked axes broadcast as in NumPy), parameters -> the outputs
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression that any
-        operator can stand beside: a call, or in parentheses
+        operator can stand beside: a call, or in parentheses. It has each argument once: a lambda
+        names an argument that it needs repeatedly
+    numpy_tuple: whether `numpy` gives the tuple of all outputs, instead of the one of the number
     facts: facts of each argument, output number -> structure facts of that output
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel
@@ -273,6 +275,7 @@ class Operation(Keyed):
     is_inverse: bool = False
     is_matrix_function: bool = False
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
+    numpy_tuple: bool = False
 
     maker: ClassVar[tuple[Callable[..., Operation], tuple[Any, ...]] | None] = None
     """The function and arguments that create an unregistered operation, as that of an equation,

@@ -13,8 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 import sympy
-from sympy.printing.numpy import SciPyPrinter
+from sympy.printing.printer import Printer
 
+from derivatrix.compiler.ir.numpy_spelling import scalar_text
 from derivatrix.runtime.errors import UnsupportedError
 
 UNIT_ROUNDOFF = 2**-53
@@ -34,7 +35,7 @@ class ScalarFunction(sympy.Function):
         """Express the function by others."""
         return None
 
-    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+    def _numpycode(self, printer: Printer) -> str:
         return self.numpy_text.format(*map(printer._print, self.args))
 
     _scipycode = _numpycode
@@ -245,7 +246,7 @@ class spherical(ScalarFunction):
         order, x = self.args
         return -x * spherical(order + 1, x)
 
-    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+    def _numpycode(self, printer: Printer) -> str:
         order, x = self.args
         if order == 0:
             return f"np.sinc({printer._print(x / sympy.pi)})"
@@ -393,50 +394,12 @@ def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     return result.xreplace(slopes).xreplace({function: part for part, function in real.items()})
 
 
-class _Printer(SciPyPrinter):
-    """SymPy's NumPy printer, with maxima that broadcast and sums that keep scalars scalar."""
-
-    def _print_Max(self, expression: sympy.Max) -> str:
-        return self._fold("np.maximum", expression.args)
-
-    def _print_Abs(self, expression: sympy.Abs) -> str:
-        return f"np.abs({self._print(expression.args[0])})"
-
-    def _print_polygamma(self, expression: sympy.polygamma) -> str:
-        order, x = map(self._print, expression.args)
-        if expression.args[0] == 0:
-            return f"scipy.special.digamma({x})"
-        return f"scipy.special.polygamma({order}, {x})"
-
-    def _print_zeta(self, expression: sympy.zeta) -> str:
-        return f"scipy.special.zeta({', '.join(map(self._print, expression.args))})"
-
-    def _print_erfinv(self, expression: sympy.erfinv) -> str:
-        return f"scipy.special.erfinv({self._print(expression.args[0])})"
-
-    def _print_Min(self, expression: sympy.Min) -> str:
-        return self._fold("np.minimum", expression.args)
-
-    def _fold(self, name: str, arguments: Sequence[sympy.Expr]) -> str:
-        text = self._print(arguments[0])
-        for argument in arguments[1:]:
-            text = f"{name}({text}, {self._print(argument)})"
-        return text
-
-
-def numpy_text(expression: sympy.Expr) -> str:
-    """Print the expression as NumPy/SciPy text, with `np` and `scipy` in scope."""
-    printer = _Printer({"fully_qualified_modules": True, "allow_unknown_functions": False})
-    text = printer.doprint(expression)
-    return text.replace("numpy.", "np.")
-
-
 @lru_cache(maxsize=4096)
 def _compiled(expression: sympy.Expr, count: int) -> Callable[..., np.ndarray]:
     import scipy.special
 
     names = ", ".join(f"_{position}" for position in range(count))
-    source = f"lambda {names}: {numpy_text(expression)}"
+    source = f"lambda {names}: {scalar_text(expression)}"
     return eval(source, {"np": np, "scipy": scipy})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 
 import sympy
+from sympy.printing.printer import Printer
 
 from derivatrix.compiler.ir.divided_differences import HasDifferences, difference
 
@@ -49,7 +50,6 @@ class selected(HasDifferences):
     """c f, and 0 where the constant c is 0, even if f is not finite."""
 
     nargs = 2
-    numpy_text = "np.where({0} == 0, 0, ({0}) * ({1}))"
 
     @classmethod
     def eval(cls, constant: sympy.Expr, function: sympy.Expr) -> sympy.Expr | None:
@@ -62,6 +62,13 @@ class selected(HasDifferences):
     def definition(self) -> sympy.Expr:
         constant, function = self.args
         return sympy.Piecewise((0, sympy.Eq(constant, 0)), (constant * function, True))
+
+    def _numpycode(self, printer: Printer) -> str:
+        constant, function = self.args
+        product = printer._print(sympy.Mul(constant, function, evaluate=False))
+        return f"np.where({printer._print(constant)} == 0, 0, {product})"
+
+    _scipycode = _numpycode
 
     def _eval_derivative(self, variable: sympy.Symbol) -> sympy.Expr:
         constant, function = self.args
@@ -92,7 +99,7 @@ class reciprocal(HasDifferences):
         pieces = [] if excluded == 0 else [(0, excluded > sympy.S.Half)]
         return sympy.Piecewise(*pieces, (1 / x, sympy.Abs(x) > level))
 
-    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+    def _numpycode(self, printer: Printer) -> str:
         x, excluded, level = map(printer._print, self.args)
         quotient = f"1 / np.where(np.abs({x}) > {level}, {x}, np.nan)"
         return f"({quotient})" if self.args[1] == 0 else f"np.where({excluded}, 0, {quotient})"

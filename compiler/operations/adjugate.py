@@ -126,9 +126,9 @@ def _exchanged(a: Array, b: Array) -> Array:
 NUMPY_TERMS = (
     "(lambda u, v, o, *c: np.einsum('...pa,...bp,...pq,...cq,...qd{1}', v, u, o, u, v, *c)"
     " - np.einsum('...pa,...bq,...pq,...cp,...qd{1}', v, u, o, u, v, *c))"
-    "(*(lambda u, s, v, e: (u, v, np.asarray(np.linalg.det(u) * np.linalg.det(v))[..., None, None]"
-    " * np.prod(np.where(e[:, None] + e > 0, 1, s[..., None, None, :]), -1) * (1 - e)))"
-    "(*np.linalg.svd({0}), np.eye(np.shape({0})[-1])){2})"
+    "(*(lambda u, s, v: (lambda e: (u, v, np.asarray(np.linalg.det(u) * np.linalg.det(v))"
+    "[..., None, None] * np.prod(np.where(e[:, None] + e > 0, 1, s[..., None, None, :]), -1)"
+    " * (1 - e)))(np.eye(s.shape[-1])))(*np.linalg.svd({0})){2})"
 )
 
 ADJUGATE_DERIVATIVE: Operation = register(

@@ -52,8 +52,8 @@ def _differential(at: Point) -> tuple[Array, ...]:
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
     factor = (f"q * {DIAGONAL_SIGNS}[..., None, :]", f"r * {DIAGONAL_SIGNS}[..., None]")[output]
     return (
-        f"(lambda a, q, r: np.where({HAS_FULL_RANK}, {factor}, np.nan))"
-        f"({arguments[0]}, *np.linalg.qr({arguments[0]}))"
+        f"(lambda a: (lambda q, r: np.where({HAS_FULL_RANK}, {factor}, np.nan))"
+        f"(*np.linalg.qr(a)))({arguments[0]})"
     )
 
 

@@ -19,7 +19,9 @@ HALF_LOWER = register(
         ),
         differential=lambda at: (half_lower(at.tangents[0]),),
         transposes={0: lambda at, cotangent: half_lower(cotangent)},
-        numpy=lambda arguments, *_: "((np.tril({0}) + np.tril({0}, -1)) / 2)".format(*arguments),
+        numpy=lambda arguments, *_: (
+            f"(lambda a: (np.tril(a) + np.tril(a, -1)) / 2)({arguments[0]})"
+        ),
         unicode="Φ({0})",
         latex=r"\Phi({0})",
         kernel="factors.half_lower",

@@ -15,8 +15,10 @@ from derivatrix.compiler.ir.numpy_spelling import (
     SUM,
     TERNARY,
     Text,
+    count_uses,
     expression_level,
     multiplied,
+    scalar_text,
     scaled,
     sum_text,
 )
@@ -54,7 +56,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 def test_levels_of_expressions(expression: sympy.Expr) -> None:
-    assert expression_level(expression) <= level(scalar_functions.numpy_text(expression))
+    assert expression_level(expression) <= level(scalar_text(expression).unsigned)
 
 
 @pytest.mark.parametrize("name", scalar_functions.FUNCTIONS)
@@ -65,7 +67,7 @@ def test_levels_of_functions(name: str) -> None:
             expression = function(*arguments)
         except TypeError:  # of another number of arguments
             continue
-        assert expression_level(expression) <= level(scalar_functions.numpy_text(expression))
+        assert expression_level(expression) <= level(scalar_text(expression).unsigned)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -97,3 +99,31 @@ def test_multiples() -> None:
     assert str(scaled(sympy.Integer(-2), [A])) == "-2 * a"
     assert str(scaled(-sympy.S.Half, [B])) == "-(b + c) / 2"
     assert str(scaled(sympy.Float(0.5), [A])) == "0.5 * a"
+
+
+@pytest.mark.parametrize(
+    ("expression", "text", "uses"),
+    [
+        (x + y, "(b + c) + a", (1, 1)),
+        (2 - x, "2 - (b + c)", (1, 0)),
+        (x / y, "(b + c)/a", (1, 1)),
+        (sympy.exp(x) - sympy.Max(x, y), "np.exp(b + c) - np.maximum(b + c, a)", (2, 1)),
+        (x, "b + c", (1, 0)),
+    ],
+    ids=str,
+)
+def test_operands_of_scalar_expressions(
+    expression: sympy.Expr, text: str, uses: tuple[int, int]
+) -> None:
+    assert str(scalar_text(expression, {x: B, y: A})) == text
+    counts = count_uses(expression, (x, y))
+    assert (counts[x], counts[y]) == uses
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_write_each_argument_once(name: str) -> None:
+    operation = OPERATIONS[name]
+    arguments = [f"argument{n}" for n in range(len(operation.ranks))]
+    for output in range(max(len(operation.outputs), 1)):
+        text = operation.numpy(arguments, (1, 2, 3), output)
+        assert [text.count(argument) for argument in arguments] == [1] * len(arguments)

@@ -30,9 +30,10 @@ from derivatrix.compiler.formulas.tree import (
     negated,
     split_divisors,
 )
-from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir import numpy_spelling as spelling
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.nodes import slot
+from derivatrix.compiler.ir.numpy_spelling import scalar_text
 from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -111,7 +112,7 @@ class NumPy(Printer):
             return f"{value.p} / {value.q}", PRODUCT
         if value.is_Float:
             return repr(float(value)), PRODUCT if value < 0 else ATOM
-        return scalar_functions.numpy_text(value), TEST
+        return str(scalar_text(value)), TEST
 
     def real(self, tree: Tree) -> str:
         """Write a tree, an integer as a float."""
@@ -400,20 +401,21 @@ class NumPy(Printer):
     # Functions
 
     def show_function(self, tree: kinds.Function) -> Text:
-        slots: list[sympy.Expr] = []
-        texts: dict[str, str] = {}
+        values = [
+            argument.value if isinstance(argument, kinds.Number) else slot(position)
+            for position, argument in enumerate(tree.arguments)
+        ]
+        operands: dict[sympy.Symbol, spelling.Text] = {}
         for position, argument in enumerate(tree.arguments):
-            if isinstance(argument, kinds.Number):
-                slots.append(argument.value)
-            else:
-                slots.append(slot(position))
-                texts[f"_{position}"] = self.loose(argument)
+            text, precedence = self._loosely(argument)
+            level = spelling.ATOM if precedence == ATOM else spelling.SUM
+            operands[slot(position)] = spelling.Text(text, level)
         try:
-            text = scalar_functions.numpy_text(tree.function(*slots, evaluate=False))
+            result = scalar_text(tree.function(*values, evaluate=False), operands)
         except PrintMethodNotImplementedError as error:
             message = f"{tree.head} has no formula in NumPy: neither NumPy nor SciPy has it"
             raise UnsupportedError(message) from error
-        return _fill_slots(text, texts), ATOM
+        return str(result), ATOM
 
     def show_relation(self, tree: Tree) -> Text:
         return f"np.where({self.condition(tree)}, 1.0, 0.0)", ATOM
@@ -439,7 +441,8 @@ class NumPy(Printer):
 
     def show_call(self, tree: kinds.Call) -> Text:
         arguments = [self.text(argument) for argument in tree.arguments]
-        return tree.operation.numpy(arguments, tree.parameters, tree.output), ATOM
+        text = tree.operation.numpy(arguments, tree.parameters, tree.output)
+        return f"{text}[{tree.output}]" if tree.operation.numpy_tuple else text, ATOM
 
 
 def _quotient(factors: Sequence[str], divisors: Sequence[str]) -> Text:
@@ -510,15 +513,3 @@ def _is_column(tree: Tree) -> bool:
 
 def _floats(text: str) -> str:
     return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
-
-
-def _fill_slots(text: str, texts: Mapping[str, str]) -> str:
-    """Replace slots by arguments, in parentheses unless a slot is an argument of a call."""
-
-    def fill(match: re.Match[str]) -> str:
-        before, after = text[: match.start()], text[match.end() :][:1]
-        is_argument = before[-1:] in "(," or before.endswith(", ")
-        argument = texts[match[0]]
-        return argument if is_argument and after in (",", ")") else f"({argument})"
-
-    return re.sub(r"\b_\d+\b", fill, text)
