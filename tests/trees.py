@@ -14,6 +14,7 @@ from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.factoring import IDENTITY
 from derivatrix.compiler.formulas.indexing import index_texts
 from derivatrix.compiler.formulas.printers import math_printers
+from derivatrix.compiler.formulas.printers.base import PRIMARY
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
@@ -59,7 +60,11 @@ def check_letters(node: Node, by_index: bool) -> None:
 
 def text_of(node: Node, style: str) -> str:
     """The text of a node: as an equation in the styles that have these."""
-    return render_equation("Z", node, style) if style in math_printers() else render(node, style)
+    return (
+        render_equation(("Z", PRIMARY), node, style)
+        if style in math_printers()
+        else render(node, style)
+    )
 
 
 def check_text(node: Node, style: str) -> None:

@@ -25,7 +25,7 @@ from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
-from derivatrix.compiler.formulas.printers.base import ATOM
+from derivatrix.compiler.formulas.printers.base import ATOM, Text
 from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.formulas.printers.mathematics import UNICODE, MathPrinter
 from derivatrix.compiler.formulas.sharing import definition_texts
@@ -272,21 +272,23 @@ class _Derivation:
         (root,) = simplify(with_whole_loops([self.derivatives.function.expression]))
         differential_lines = list(lines(root, self.leaf, self.printer))
         formula = self._formula(root)
-        name = self.printer.text(formula.tree, ATOM)
-        if len(name) > MAX_INLINE_LENGTH or formula.definitions or isinstance(root, ir.Leaf):
-            yield self._equation(self.derivatives.value_letter, formula), "the function"
-            name = self.derivatives.value_letter
-        left = self.printer.differential(name)
+        text, subject = self.printer.text(formula.tree, ATOM), formula.tree
+        if len(text) > MAX_INLINE_LENGTH or formula.definitions or isinstance(root, ir.Leaf):
+            value = self.printer.accented(self.derivatives.value_letter, "")
+            yield self._equation(value, formula), "the function"
+            subject = _named(self.derivatives.value_letter)
+        left: Text | None = self.printer.differential(subject)
+        zero = _Formula(kinds.Number(sympy.S.Zero), (), [])
         if len(differential_lines) == 1 and not isinstance(root, ir.Leaf):
-            yield Equation(f"{left} = 0", []), f"it does not depend on {self.leaf.name}"
-        formula = formula._replace(tree=kinds.Number(sympy.S.Zero))
+            yield self._equation(left, zero), f"it does not depend on {self.leaf.name}"
+        formula = zero
         for line in differential_lines[1:]:
             next_formula = self._formula(line.node, line.primals)
             tree = align_trace(next_formula.tree, formula.tree)
             formula = next_formula._replace(tree=tree)
             yield self._equation(left, formula), line.reason
-            left = ""
-        yield from self._collect(differential_lines[-1], self._equation("", formula))
+            left = None
+        yield from self._collect(differential_lines[-1], self._equation(None, formula))
 
     def _collect(self, line: Line, last: Equation) -> Iterator[tuple[Equation, str]]:
         """Write the gradient or VJP that the last `line` gives. The inner product of the gradient
@@ -307,7 +309,8 @@ class _Derivation:
             (letter for letter in "GHFPQRUVW" if letter not in self.derivatives.declared),
             "Gradient",
         )
-        symbol = unprojected if is_projected else printer.nabla if self.is_scalar else left
+        projected = printer.accented(unprojected, "")
+        symbol = projected[0] if is_projected else printer.nabla if self.is_scalar else left[0]
         varying = depending(topological([line.node]), [differential])
         has_loop = any(isinstance(node, ir.Apply) and node.operation.adjoint for node in varying)
         adjoint_reason = ADJOINT_REASON if has_loop else ""
@@ -315,27 +318,27 @@ class _Derivation:
         if self.is_scalar and 0 < leaf.ndim < 3 and not is_zero(pulled_back):
             labels = tuple(range(leaf.ndim))
             product = einsum([(pulled_back, labels), (differential, labels)], ())
-            equation = self._equation("", self._formula(product, {differential.name: leaf}))
+            equation = self._equation(None, self._formula(product, {differential.name: leaf}))
             if equation != last:
                 yield equation, adjoint_reason + INNER_PRODUCT_REASONS[leaf.ndim]
                 adjoint_reason = ""
         reason = adjoint_reason + reason
         if is_projected:
-            yield self._equation(unprojected, self._formula(pulled_back)), reason
+            yield self._equation(projected, self._formula(pulled_back)), reason
             reason = f"the part of {unprojected} that is {PROJECTED[leaf.structure]}"
         yield self._equation(left, self._formula(result)), reason
 
     def _defining_property(self, symbol: str) -> str:
         """Write the equation that defines the gradient or VJP `symbol`, as dy = tr(∇ᵀ dX)."""
         printer, leaf, letter = self.printer, self.leaf, self.derivatives.value_letter
-        dx, dy = (printer.differential(printer.name(name)) for name in (leaf.name, letter))
+        dx, dy = (printer.differential(_named(name))[0] for name in (leaf.name, letter))
         transposed_product = f"{printer.transposed.format(symbol)} {dx}"
         if not self.is_scalar:
             left, right = printer.inner(printer.name(letter, "bar"), dy), printer.inner(symbol, dx)
         elif leaf.ndim > 2:
             left, right = dy, printer.inner(symbol, dx)
         elif leaf.ndim == 2:
-            left, right = dy, printer.call("tr", [transposed_product])
+            left, right = dy, printer.call("tr", [transposed_product])[0]
         else:
             left, right = dy, transposed_product if leaf.ndim else f"{symbol} {dx}"
         return printer.formula.format(f"{left} = {right}")
@@ -349,10 +352,15 @@ class _Derivation:
         tree, indices = builder.result()
         return _Formula(tree, indices, definition_texts(self.printer, tree, builder.definitions))
 
-    def _equation(self, left: str, formula: _Formula) -> Equation:
+    def _equation(self, left: Text | None, formula: _Formula) -> Equation:
         """Write `left` = the formula, or "= the formula" without a left side."""
-        left = f"{self.printer.left_side(left, formula.indices)} " if left else ""
-        return Equation(f"{left}= {self.printer.text(formula.tree)}", formula.definitions)
+        left_side = f"{self.printer.left_side(left, formula.indices)} " if left else ""
+        return Equation(f"{left_side}= {self.printer.text(formula.tree)}", formula.definitions)
+
+
+def _named(name: str) -> kinds.Name:
+    """Return the tree of a name."""
+    return kinds.Name(0, name, name)
 
 
 def align_trace(tree: Tree, previous: Tree) -> Tree:

@@ -21,6 +21,7 @@ from derivatrix.compiler.formulas.jacobian_products import multiplied_out
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
+from derivatrix.compiler.formulas.printers.base import ATOM, Text
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.sharing import definition_texts
@@ -62,7 +63,7 @@ def render(
     printer = STYLES[style].printer
     if isinstance(printer, MathPrinter):
         formula = _formula(node, names, style, declared, sides)
-        (_, text), *definitions = _equations("", formula, printer, declared)
+        (_, text), *definitions = _equations(("", ATOM), formula, printer, declared)
         return printer.where(text, definitions) if definitions else text
     numpy = NumPy(sizes)
     if sides:
@@ -71,7 +72,7 @@ def render(
 
 
 def render_equation(
-    left: str,
+    left: Text,
     node: Node,
     style: str,
     names: Mapping[str, str] = NO_NAMES,
@@ -81,8 +82,9 @@ def render_equation(
 ) -> str:
     """Write `left` = the formula of `node`, with a line for each definition; see `render`.
 
-    left: the name of the result, in the same style. Indices of the formula are added to it: "J"
-    becomes "J[i,j,k]". style: any but numpy and vec-numpy. on_one_line: with the definitions.
+    left: the name of the result, in the same style, with its precedence. Indices of the formula
+    are added to it: "J" becomes "J[i,j,k]". style: any but numpy and vec-numpy. on_one_line: with
+    the definitions.
     """
     printer = math_printers()[style]
     formula = _formula(node, names, style, declared, sides)
@@ -91,7 +93,7 @@ def render_equation(
 
 
 def _equations(
-    left: str, formula: Formula, printer: MathPrinter, declared: frozenset[str]
+    left: Text, formula: Formula, printer: MathPrinter, declared: frozenset[str]
 ) -> list[tuple[str, str]]:
     """Write the left and right sides of the equation, and of the definitions that it uses."""
     tree, indices, definitions = formula

@@ -199,7 +199,7 @@ def definition_texts(
     lines = []
     for definition in definitions:
         write = printer.matrix if definition.name in bases else printer.text
-        left = printer.left_side(printer.text(definition.name), definition.indices)
+        left = printer.left_side(printer.bare(definition.name), definition.indices)
         right = write(definition.tree)
         if left != right:  # in LaTeX, the start h0 of a loop is written as the state at time 0
             lines.append((left, right))

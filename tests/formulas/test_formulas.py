@@ -19,6 +19,7 @@ from derivatrix.compiler import formulas
 from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import math_printers
+from derivatrix.compiler.formulas.printers.base import PRIMARY
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
@@ -288,10 +289,10 @@ def test_a_false_formula_is_found(forgotten, monkeypatch):
 
 def test_jacobian_by_index():
     expected = "J[i,j,k,l] = δ[i,k] X[l,j] + δ[j,l] X[i,k]"
-    assert render_equation("J", jacobian, "unicode") == expected
-    assert render_equation("J", jacobian, "index") == expected
+    assert render_equation(("J", PRIMARY), jacobian, "unicode") == expected
+    assert render_equation(("J", PRIMARY), jacobian, "index") == expected
     text = r"J_{ijkl} = \delta_{ik} X_{lj} + \delta_{jl} X_{ik}"
-    assert render_equation("J", jacobian, "latex") == text
+    assert render_equation(("J", PRIMARY), jacobian, "latex") == text
     check(jacobian)
 
 
@@ -313,7 +314,7 @@ def test_jacobian_by_index():
     ],
 )
 def test_index_texts(array, text):
-    assert render_equation("Z", array.node, "index") == text
+    assert render_equation(("Z", PRIMARY), array.node, "index") == text
 
 
 @pytest.mark.parametrize(
@@ -333,8 +334,8 @@ def test_latex_texts(array, text):
 
 
 def test_batch_axes_carry_a_letter():
-    assert render_equation("Y", batched.node, "unicode") == "Y[b] = softmax(W x[b])"
-    assert render_equation("W̄", pulled.node, "unicode") == "W̄ = Σ_b ȳ[b] x[b]ᵀ"
+    assert render_equation(("Y", PRIMARY), batched.node, "unicode") == "Y[b] = softmax(W x[b])"
+    assert render_equation(("W̄", PRIMARY), pulled.node, "unicode") == "W̄ = Σ_b ȳ[b] x[b]ᵀ"
     check(batched.node)
     check(pulled.node)
 
@@ -358,12 +359,12 @@ def test_shared_parts_have_a_line_of_their_own():
     shared = apply(SOFTMAX, B @ x + y)
     node = (shared * (x - (shared @ x))).node
     definition = "  where p = softmax(y + B x)"
-    assert render_equation("z", node, "unicode") == f"z = p ⊙ (x − pᵀ x){definition}"
-    lines = render_equation("z" * 90, node, "unicode").splitlines()
+    assert render_equation(("z", PRIMARY), node, "unicode") == f"z = p ⊙ (x − pᵀ x){definition}"
+    lines = render_equation(("z" * 90, PRIMARY), node, "unicode").splitlines()
     assert lines == [f"{'z' * 90} = p ⊙ (x − pᵀ x)", definition]
     assert render(node, "unicode").endswith(definition)
     assert render(node, "numpy").startswith("(p := scipy.special.softmax(")
-    assert r"\begin{aligned}" in render_equation("z", node, "latex")
+    assert r"\begin{aligned}" in render_equation(("z", PRIMARY), node, "latex")
     check(node)
 
 
@@ -688,7 +689,7 @@ def test_a_formula_is_built_once_for_the_styles_of_one_notation(monkeypatch):
     built, real = [], Notation.result
     monkeypatch.setattr(Notation, "result", lambda self: built.append(self.by_index) or real(self))
     assert [render(node, style, names) for style in styles] == alone
-    assert render_equation("Y", node, "unicode", names).startswith("Y = ")
+    assert render_equation(("Y", PRIMARY), node, "unicode", names).startswith("Y = ")
     assert built == [False, True]
     assert render(node, "unicode", {"cotangent": "Another"}) != alone[0]
 

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 import derivatrix as dx
 from derivatrix.compiler import cli
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.printers.base import ATOM
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.vec import VecNotation
 from derivatrix.compiler.frontends.notation.declaration import text_function
@@ -134,9 +133,8 @@ FAULTS = {
     "show_commutation": lambda self, tree: self.show_identity(
         kinds.Identity(tree.rows * tree.columns)
     ),
-    "show_kronecker": lambda self, tree: (
-        self.call("np.kron", [self.text(tree.right), self.text(tree.left)]),
-        ATOM,
+    "show_kronecker": lambda self, tree: self.call(
+        "np.kron", [self.text(tree.right), self.text(tree.left)]
     ),
 }
 """K left out, and factors in the other order."""

@@ -12,8 +12,9 @@ import sympy
 from derivatrix.compiler.formulas.tree import Range, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
-TEST, SUM, HADAMARD, PRODUCT, POWER, ATOM = range(6)
-"""Precedences, the weakest first; a text gets parentheses where a stronger one is needed."""
+TEST, SUM, HADAMARD, PRODUCT, POWER, ATOM, PRIMARY = range(7)
+"""Precedences, the weakest first; a text gets parentheses where a stronger one is needed. A call or
+a letter without subscript is a primary, to which LaTeX attaches indices as it is."""
 
 Text = tuple[str, int]
 """A text and its precedence."""
@@ -33,7 +34,7 @@ class Printer(ABC):
         """Write a tree without parentheses; returns its precedence, too."""
         name = self.calls.get(type(tree))
         if name is not None:
-            return self.call(name, [self.text(part) for part in tree.children]), ATOM
+            return self.call(name, [self.text(part) for part in tree.children])
         result: Text = getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
         return result
 
@@ -42,9 +43,9 @@ class Printer(ABC):
         text, precedence = bare
         return text if precedence >= min_precedence else self.parentheses(text)
 
-    def call(self, name: str, arguments: list[str]) -> str:
+    def call(self, name: str, arguments: list[str]) -> Text:
         """Write a function of its arguments."""
-        return name + self.parentheses(", ".join(arguments))
+        return name + self.parentheses(", ".join(arguments)), PRIMARY
 
     @abstractmethod
     def dimension(self, size: Dimension) -> str:

@@ -9,10 +9,10 @@ from typing import ClassVar
 import sympy
 
 from derivatrix.compiler.formulas.names import SPELLED, latex_name, latex_verbatim
-from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Text
+from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRIMARY, PRODUCT, Text
 from derivatrix.compiler.formulas.printers.latex_prose import prose
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
-from derivatrix.compiler.formulas.tree import Call, Literal, Tree
+from derivatrix.compiler.formulas.tree import Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
 COMMANDS = {
@@ -22,12 +22,6 @@ COMMANDS = {
 
 _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
-
-_FUNCTION = re.compile(r"\\(operatorname\b|[a-z]+(\\left)?\()")
-"""A function at the beginning, whose name needs a space before it."""
-
-_TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
-"""Commands that are taller than a line, so that brackets around them must grow."""
 
 
 class Latex(MathPrinter):
@@ -96,7 +90,7 @@ class Latex(MathPrinter):
 
     def show_literal(self, tree: Literal) -> Text:
         if tree.array.size > 16 or tree.array.ndim > 2:
-            return self.call("constant", [r" \times ".join(map(str, tree.array.shape))]), ATOM
+            return self.call("constant", [r" \times ".join(map(str, tree.array.shape))])
         rows = tree.array.reshape(-1, 1) if tree.array.ndim == 1 else tree.array
         return self.blocks([[f"{entry:.15g}" for entry in row] for row in rows.tolist()]), ATOM
 
@@ -106,10 +100,12 @@ class Latex(MathPrinter):
     def unit(self, position: Dimension) -> str:
         return self.subscript(self.sign("e"), self.dimension(position))
 
-    def differential(self, body: str) -> str:
+    def is_word(self, name: str) -> bool:
+        return False
+
+    def differential_sign(self, is_spaced: bool) -> str:
         sign = self.sign("d")
-        space = r"\," if _FUNCTION.match(body) else ""
-        return (sign if sign != "d" else r"\mathrm{d}") + space + body
+        return (sign if sign != "d" else r"\mathrm{d}") + r"\," * is_spaced
 
     def operation(self, form: str) -> str:
         return _BRACKET.sub(lambda match: _SIDES[match[0]] + match[0], form)
@@ -131,28 +127,23 @@ class Latex(MathPrinter):
     def fraction(self, over: str, under: str) -> str:
         return rf"\frac{{{over}}}{{{under}}}"
 
-    def norm(self, body: str, rank: int) -> str:
+    def norm(self, body: str, rank: int) -> Text:
         text = rf"\left\| {body} \right\|"
-        return f"{text}_{{F}}" if rank == 2 else text
+        return f"{text}_{{F}}" if rank == 2 else text, ATOM
 
-    def absolute(self, body: str, rank: int) -> str:
-        return rf"\left|{body}\right|"
+    def absolute(self, body: str, rank: int) -> Text:
+        return rf"\left|{body}\right|", PRIMARY
 
     def blocks(self, rows: list[list[str]]) -> str:
         body = r" \\ ".join(" & ".join(row) for row in rows)
         return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}"
 
-    def indices(self, base: str, indices: list[str]) -> str:
+    def indices(self, base: Text, indices: list[str], is_flat: bool = True) -> str:
+        text, precedence = base
+        if precedence < PRIMARY:
+            text = f"[{text}]" if is_flat else rf"\left[{text}\right]"
         separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","
-        if re.search(r"[_^ ]|\\frac", base):
-            base = rf"\left[{base}\right]" if _TALL.search(base) else f"[{base}]"
-        return f"{base}_{{{separator.join(indices)}}}"
-
-    def entry(self, body: Tree, indices: list[str]) -> str:
-        text, precedence = self.bare(body)
-        if isinstance(body, Call) and precedence == ATOM:
-            return text + self.indices("", indices)
-        return self.indices(text, indices)
+        return f"{text}_{{{separator.join(indices)}}}"
 
     def delta(self, left: str, right: str) -> str:
         separator = "" if len(left + right) == 2 else ","
@@ -163,7 +154,7 @@ class Latex(MathPrinter):
 
     def choice(self, condition: str, yes: str, no: str) -> Text:
         rows = rf"{yes} & {condition} \\ {no} & \text{{otherwise}}"
-        return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
+        return rf"\begin{{cases}} {rows} \end{{cases}}", PRODUCT
 
     def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
         equations = r",\; ".join(f"{left} = {right}" for left, right in definitions)

@@ -20,6 +20,7 @@ from derivatrix.compiler.formulas.printers.base import (
     ATOM,
     HADAMARD,
     POWER,
+    PRIMARY,
     PRODUCT,
     SUM,
     TEST,
@@ -82,30 +83,36 @@ class MathPrinter(Spelling):
 
     # Left sides
 
-    def left_side(self, text: str, indices: Indices) -> str:
+    def left_side(self, base: Text, indices: Indices) -> str:
         """Write the left side of an equation, with the indices of the right side."""
         texts = [self.dimension(index) for index in indices if index is not None]
-        return self.indices(text, texts) if texts else text
+        return self.indices(base, texts, base[1] >= ATOM) if texts else base[0]
 
-    def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> str:
+    def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> Text:
         """Name the derivative of a value by inputs."""
         if kind == "vjp":
-            return self.name(inputs[0], "bar")
+            return self.accented(inputs[0], "bar")
         if kind in ("value", "jvp"):
-            return self.name(value, "dot" if kind == "jvp" else "")
-        return self.left_sides[kind].format(*map(self.name, (value, *inputs)), d=self.sign("d"))
+            return self.accented(value, "dot" if kind == "jvp" else "")
+        names = map(self.name, (value, *inputs))
+        text = self.left_sides[kind].format(*names, d=self.sign("d"))
+        return text, PRODUCT if self.fraction_bar else ATOM
+
+    def accented(self, name: str, accent: str) -> Text:
+        """Write a name; one with a subscript is no primary."""
+        return self.name(name, accent), ATOM if split_name(name)[1] else PRIMARY
 
     def vec_derivative(
         self, kind: str, value: str, inputs: Sequence[str], sides: Sequence[str]
-    ) -> str:
+    ) -> Text:
         """Name a Jacobian or Hessian in vec form. sides: the vectorisation, "vec", "vech", ... or
         "" for none, of the value, or the first input, and of the last input."""
         names = map(self.name, [value, *inputs][-2:])
         row, column = map(self._side, sides, names)
         denominator = self.transposed.format(self.parentheses(column) if sides[1] else column)
         if kind == "jacobian":
-            return self.left_sides[kind].format(row, denominator)
-        return self.left_sides["vec hessian"].format(self.name(value), row, denominator)
+            return self.left_sides[kind].format(row, denominator), ATOM
+        return self.left_sides["vec hessian"].format(self.name(value), row, denominator), ATOM
 
     def _side(self, operator: str, name: str) -> str:
         if operator == "vech of the transpose":
@@ -115,10 +122,19 @@ class MathPrinter(Spelling):
     # Names and numbers
 
     def show_name(self, tree: kinds.Name) -> Text:
-        return self.name(tree.base, tree.accent), ATOM
+        return self.accented(tree.base, tree.accent)
 
     def show_differential(self, tree: kinds.Differential) -> Text:
-        return self.differential(self.text(tree.body, ATOM)), ATOM
+        return self.differential(tree.body)
+
+    def differential(self, body: Tree) -> Text:
+        """Write the differential of a subexpression."""
+        text, precedence = self.bare(body)
+        is_spaced = precedence == PRIMARY
+        if isinstance(body, kinds.Name):
+            is_spaced = self.is_word(body.base)
+        text = self.differential_sign(is_spaced) + self.enclosed((text, precedence), ATOM)
+        return text, ATOM if precedence == ATOM else PRIMARY
 
     def show_number(self, tree: kinds.Number) -> Text:
         if tree.is_negative:
@@ -132,7 +148,7 @@ class MathPrinter(Spelling):
         if letter:
             return self.sign(letter), ATOM
         if value == sympy.E:
-            return self.call("exp", ["1"]) if "e" in self.occupied else "e", ATOM
+            return self.call("exp", ["1"]) if "e" in self.occupied else ("e", ATOM)
         return self.constant(value), ATOM
 
     def show_size(self, tree: kinds.Size) -> Text:
@@ -152,21 +168,21 @@ class MathPrinter(Spelling):
 
     def show_mask(self, tree: kinds.Mask) -> Text:
         ones = f"{self.ones} {self.transposed.format(self.ones)}"
-        return self.call("tril", [ones, *self._offset(-tree.offset)]), ATOM
+        return self.call("tril", [ones, *self._offset(-tree.offset)])
 
     def _offset(self, offset: int) -> list[str]:
         return [str(offset).replace("-", self.minus)] if offset else []
 
     def show_triangle(self, tree: kinds.Triangle) -> Text:
         name = "tril" if tree.lower else "triu"
-        return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
+        return self.call(name, [self.text(tree.body), *self._offset(tree.offset)])
 
     def show_reshaped(self, tree: kinds.Reshaped) -> Text:
         sizes = [self.dimension(tree.outer), self.dimension(tree.inner)]
-        return self.call("pack" if tree.packed else "merge", sizes), ATOM
+        return self.call("pack" if tree.packed else "merge", sizes)
 
     def show_gathered(self, tree: kinds.Gathered) -> Text:
-        return self.call("gather", [str(entry) for entry in tree.table]), ATOM
+        return self.call("gather", [str(entry) for entry in tree.table])
 
     def show_rows(self, tree: kinds.Rows) -> Text:
         return f"{self.sign('I')}[{self.range(tree.range)}, :]", ATOM
@@ -200,10 +216,10 @@ class MathPrinter(Spelling):
     show_commutation = show_duplication = show_elimination = show_diagonals = _sized_matrix
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
-        return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM
+        return self.call("vech" if tree.packed else "vec", [self.text(tree.body)])
 
     def show_unvectorised(self, tree: kinds.Unvectorised) -> Text:
-        return self.call("unvech" if tree.packed else "unvec", [self.text(tree.body)]), ATOM
+        return self.call("unvech" if tree.packed else "unvec", [self.text(tree.body)])
 
     def show_positive(self, tree: kinds.Positive) -> Text:
         return self.bracket.format(self._comparison(">", tree.body)), ATOM
@@ -222,10 +238,9 @@ class MathPrinter(Spelling):
 
     def show_part(self, tree: kinds.Part) -> Text:
         ranges = [self.range(part) for part in tree.ranges]
-        body = self.text(tree.body, ATOM)
         if tree.rank:
-            return f"{body}[{', '.join(ranges)}]", ATOM
-        return self.indices(body, ranges), ATOM
+            return f"{self.text(tree.body, ATOM)}[{', '.join(ranges)}]", ATOM
+        return self.entry(tree.body, ranges), ATOM
 
     # Products
 
@@ -364,7 +379,7 @@ class MathPrinter(Spelling):
 
     def show_spread(self, tree: kinds.Spread) -> Text:
         if tree.rank > 2:
-            return self.call("broadcast", [self.text(tree.body)]), ATOM
+            return self.call("broadcast", [self.text(tree.body)])
         row = self.transposed.format(self.ones)
         if tree.along == (1,):
             return f"{self.ones} {self.transposed.format(self.text(tree.body, ATOM))}", PRODUCT
@@ -380,18 +395,18 @@ class MathPrinter(Spelling):
     # Functions
 
     def show_norm(self, tree: kinds.Norm) -> Text:
-        return self.norm(self.text(tree.body), tree.body.rank), ATOM
+        return self.norm(self.text(tree.body), tree.body.rank)
 
     def show_function(self, tree: kinds.Function) -> Text:
         arguments = [self.entrywise(argument) for argument in tree.arguments]
         if tree.head == "Abs":
-            return self.absolute(arguments[0], tree.rank), ATOM
+            return self.absolute(arguments[0], tree.rank)
         if tree.head == "polygamma" and tree.arguments[0] == kinds.Number(sympy.S.Zero):
-            return self.call("digamma", arguments[1:]), ATOM
+            return self.call("digamma", arguments[1:])
         name = HEADS.get(tree.head, tree.head.lower())
         if issubclass(tree.function, Differences):
-            return self.function(name) + self.bracket.format(", ".join(arguments)), ATOM
-        return self.call(name, arguments), ATOM
+            return self.function(name) + self.bracket.format(", ".join(arguments)), PRIMARY
+        return self.call(name, arguments)
 
     def condition(self, tree: Tree) -> str:
         """Write a condition without its bracket."""
@@ -435,7 +450,7 @@ class MathPrinter(Spelling):
         name = re.sub(r"\\operatorname|[\\{}]", "", headed[1])
         if self.word(name) in self.occupied:
             text = self.distinguished(name) + text[len(headed[1].format()) :]
-        return text, ATOM
+        return text, PRIMARY
 
     # Indices
 
@@ -449,17 +464,17 @@ class MathPrinter(Spelling):
     show_attime = show_indexed
 
     def show_lengths(self, tree: kinds.Lengths) -> Text:
-        return self.norm(self.text(tree.body), tree.body.rank), ATOM
+        return self.norm(self.text(tree.body), tree.body.rank)
 
     def show_contraction(self, tree: kinds.Contraction) -> Text:
         operands = [self.text(operand) for operand in tree.operands]
-        return self.call("einsum", [tree.subscripts, *operands]), ATOM
+        return self.call("einsum", [tree.subscripts, *operands])
 
     def show_resized(self, tree: kinds.Resized) -> Text:
-        return self.call("reshape", [self.text(tree.body), *map(self.dimension, tree.shape)]), ATOM
+        return self.call("reshape", [self.text(tree.body), *map(self.dimension, tree.shape)])
 
     def show_arranged(self, tree: kinds.Arranged) -> Text:
-        return self.call("transpose", [self.text(tree.body), str(tree.places)]), ATOM
+        return self.call("transpose", [self.text(tree.body), str(tree.places)])
 
     def show_bracket(self, tree: kinds.Bracket) -> Text:
         left, right = self.dimension(tree.left), self.dimension(tree.right)

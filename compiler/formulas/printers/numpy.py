@@ -307,7 +307,7 @@ class NumPy(Printer):
 
     def show_kronecker(self, tree: kinds.Kronecker) -> Text:
         parts = [self._as_rank(part, tree.rank) for part in (tree.left, tree.right)]
-        return self.call("np.kron", parts), ATOM
+        return self.call("np.kron", parts)
 
     def _as_rank(self, tree: Tree, rank: int) -> str:
         """Write a factor; a column or row as a matrix if the other factor is one."""
@@ -408,7 +408,7 @@ class NumPy(Printer):
         operands: dict[sympy.Symbol, spelling.Text] = {}
         for position, argument in enumerate(tree.arguments):
             text, precedence = self._loosely(argument)
-            level = spelling.ATOM if precedence == ATOM else spelling.SUM
+            level = spelling.ATOM if precedence >= ATOM else spelling.SUM
             operands[slot(position)] = spelling.Text(text, level)
         try:
             result = scalar_text(tree.function(*values, evaluate=False), operands)

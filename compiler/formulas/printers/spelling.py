@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -13,8 +12,16 @@ from typing import ClassVar
 import sympy
 from sympy.printing.str import StrPrinter
 
+from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.names import ACCENTS, SUBSCRIPTS, unicode_name
-from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Printer, Text
+from derivatrix.compiler.formulas.printers.base import (
+    ATOM,
+    POWER,
+    PRIMARY,
+    PRODUCT,
+    Printer,
+    Text,
+)
 from derivatrix.compiler.formulas.signs import SIGNS, bold
 from derivatrix.compiler.formulas.tree import Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
@@ -23,6 +30,12 @@ FRACTIONS = {
     (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙",
     (1, 8): "⅛",
 }  # fmt: skip
+
+FLAT = {
+    *(kinds.Name, kinds.Size, kinds.Identity, kinds.Ones, kinds.Unit, kinds.Part, kinds.Indexed),
+    *(kinds.Transpose, kinds.Power, kinds.Matmul),
+}
+"""Kinds whose texts are no taller than a line."""
 
 MAX_LITERAL_ENTRIES = 16
 """Most entries of a constant array that is written out."""
@@ -122,7 +135,7 @@ class Spelling(Printer):
         """Write the name of a function so that it differs from every name of an array."""
         return self.distinguished(name) if self.word(name) in self.occupied else self.head(name)
 
-    def call(self, name: str, arguments: list[str]) -> str:
+    def call(self, name: str, arguments: list[str]) -> Text:
         return super().call(self.function(name), arguments)
 
     def title(self, text: str) -> str:
@@ -157,7 +170,7 @@ class Spelling(Printer):
 
     def show_literal(self, tree: Literal) -> Text:
         if tree.array.size > MAX_LITERAL_ENTRIES:
-            return self.call("constant", ["×".join(map(str, tree.array.shape))]), ATOM
+            return self.call("constant", ["×".join(map(str, tree.array.shape))])
         return self._entries(tree.array.tolist()), ATOM
 
     def _entries(self, entries: object) -> str:
@@ -174,10 +187,13 @@ class Spelling(Printer):
 
     # Differentials, operations, powers, fractions
 
-    def differential(self, body: str) -> str:
-        """Write the differential of a subexpression."""
-        word = re.match(r"\w{2,}", body)
-        return f"{self.sign('d')} {body}" if word else f"{self.sign('d')}{body}"
+    def is_word(self, name: str) -> bool:
+        """Tell whether a name needs a space before it, as a function has it."""
+        return len(name) > 1
+
+    def differential_sign(self, is_spaced: bool) -> str:
+        """Write the d of a differential, with a space after it or without."""
+        return self.sign("d") + " " * is_spaced
 
     def operation(self, form: str) -> str:
         """Adapt the format string of an operation."""
@@ -200,7 +216,7 @@ class Spelling(Printer):
     def root(self, tree: Tree) -> Text:
         """Write the square root of a scalar, or of each entry."""
         if tree.rank:
-            return f"sqrt({self.text(tree)})", ATOM
+            return f"sqrt({self.text(tree)})", PRIMARY
         return f"√{self.text(tree, ATOM)}", POWER
 
     def fraction(self, numerator: str, denominator: str) -> str:
@@ -210,13 +226,13 @@ class Spelling(Printer):
 
     # Brackets, indices, sums
 
-    def norm(self, body: str, rank: int) -> str:
+    def norm(self, body: str, rank: int) -> Text:
         """Write the norm of a vector or matrix."""
-        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
+        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖", ATOM
 
-    def absolute(self, body: str, rank: int) -> str:
+    def absolute(self, body: str, rank: int) -> Text:
         """Write the absolute value of a scalar, or of each entry."""
-        return self.call("abs", [body]) if rank else f"|{body}|"
+        return self.call("abs", [body]) if rank else (f"|{body}|", ATOM)
 
     def inner(self, left: str, right: str) -> str:
         """Write an inner product."""
@@ -226,13 +242,13 @@ class Spelling(Printer):
         """Write a matrix by its blocks or entries."""
         return f"[{'; '.join(', '.join(row) for row in rows)}]"
 
-    def indices(self, base: str, indices: list[str]) -> str:
-        """Write an entry of `base`."""
-        return f"{base}[{','.join(indices)}]"
+    def indices(self, base: Text, indices: list[str], is_flat: bool = True) -> str:
+        """Write an entry of `base`. is_flat: whether that is no taller than a line."""
+        return f"{self.enclosed(base, ATOM)}[{','.join(indices)}]"
 
     def entry(self, body: Tree, indices: list[str]) -> str:
         """Write an entry of the array that a tree stands for."""
-        return self.indices(self.text(body, ATOM), indices)
+        return self.indices(self.bare(body), indices, body.counts.keys() <= FLAT)
 
     def delta(self, left: str, right: str) -> str:
         """Write Kronecker's delta of two indices."""
@@ -245,7 +261,7 @@ class Spelling(Printer):
 
     def choice(self, condition: str, yes: str, no: str) -> Text:
         """Write `yes` where a condition holds, else `no`."""
-        return self.call("where", [condition, yes, no]), ATOM
+        return self.call("where", [condition, yes, no])
 
     # Equations and sentences
 
