@@ -171,7 +171,6 @@ def recurrence(loop: Loop) -> Operation:
         rules=(_zero_if_linear_in_zeros,) if is_linear else (),
         facts=rules.facts,
         numpy=rules.numpy,
-        numpy_tuple=len(loop.carries) > 1,
         loop=loop,
         letters=loop.names[: len(loop.carries)],
         domain=("",) * len(loop.operands),

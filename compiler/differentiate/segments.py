@@ -156,7 +156,6 @@ def segmented(segments: Segments) -> Operation:
         rules=(_zero_if_linear_in_zeros,) if rules.linear else (),
         facts=rules.facts,
         numpy=rules.numpy,
-        numpy_tuple=True,
         segments=segments,
         domain=("",) * len(segments.operands),
     )
@@ -223,7 +222,8 @@ class _Segmented:
         """Write the results for one segment, without stacked axes; texts that are evaluated have
         plain loops (`with_whole_loops`)."""
         operands = self.segments.operands
-        body = numpy_tuple(self.segments.results, size_texts(operands))
+        results = self.segments.results
+        body = numpy_tuple(results, size_texts(operands)) + "[0]" * (len(results) == 1)
         names = ", ".join(leaf.name for leaf in operands)
         return f"(lambda {names}: {body})({', '.join(arguments)})"
 

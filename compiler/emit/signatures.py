@@ -1,42 +1,37 @@
-"""Signatures of kernels, as texts that the support parses, and results of functions."""
+"""Parameters of kernels, and results of functions."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import sympy
 
 from derivatrix.compiler.emit.description import FunctionDescription, Result
-from derivatrix.compiler.emit.texts import wrapped
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.steps import Plan, Size
 
 
-def signature(plan: Plan) -> dict[str, object]:
-    """Write the signature of a plan: its arrays with their lengths, sizes that are no axis's
-    length, and local names that differ from the public ones; see `_Signature` of the support."""
+def signature(plan: Plan) -> dict[str, dict[str, object]]:
+    """Describe the parameters of a kernel, for `_Signature` of the support."""
     local = local_sizes(plan)
-    inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
-    outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
-    names = {a.local: a.name for a in plan.arguments if a.local != a.name}
-    names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
-    fields = {
-        "signature": f"{', '.join(inputs)} -> {', '.join(outputs)}",
-        "sizes": tuple(_read_sizes(plan)),
-        "names": names,
+    names = {a.local: a.name for a in plan.arguments}
+    names |= {size.local: size.name for size in plan.sizes}
+    fields: dict[str, dict[str, object]] = {
+        "inputs": {a.local: _lengths(a.shape, local) for a in plan.arguments},
+        "outputs": {buffer.name: _lengths(buffer.shape, local) for _, buffer in plan.outputs},
+        "sizes": {size.local: _size_text(size, local) for size in plan.sizes},
+        "names": {name: public for name, public in names.items() if name != public},
     }
     return {name: value for name, value in fields.items() if value}
 
 
-def signature_arguments(plan: Plan) -> list[str]:
-    """Write a signature as arguments of a call."""
-    arrays, *options = signature(plan).items()
-    lines = wrapped(str(arrays[1]), 76)
-    texts = [json.dumps(f"{line} ", ensure_ascii=False) for line in lines[:-1]]
-    first = "\n        ".join([*texts, json.dumps(lines[-1], ensure_ascii=False)])
-    return [first, *(f"{name}={value!r}" for name, value in options)]
+def signature_text(plan: Plan) -> str:
+    """Write the parameters of a kernel for readers, as "X[n, n], scale -> out[n]"."""
+    local = local_sizes(plan)
+    inputs = [f"{a.local}{_in_brackets(a.shape, local) * bool(a.shape)}" for a in plan.arguments]
+    outputs = [f"{buffer.name}{_in_brackets(buffer.shape, local)}" for _, buffer in plan.outputs]
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"
 
 
 def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
@@ -47,22 +42,22 @@ def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     }
 
 
-def array_text(
-    name: str, shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
-) -> str:
-    """Write an array with its lengths, as "X[n, n]"."""
-    return f"{name}[{', '.join(index(size.xreplace(local)) for size in shape)}]"
+def _lengths(
+    shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
+) -> tuple[str, ...]:
+    """Write the lengths of an array's axes."""
+    return tuple(index(size.xreplace(local)) for size in shape)
 
 
-def _read_sizes(plan: Plan) -> Iterator[str]:
-    """Write how sizes are computed that are not the length of any argument's axis."""
-    lengths = {str(size) for argument in plan.arguments for size in argument.shape}
-    local = local_sizes(plan)
-    for size in plan.sizes:
-        if size.name not in lengths:
-            array = size.argument.local
-            length = sympy.Symbol(f"{array}.shape[{size.axis}]" if size.axis else f"len({array})")
-            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: length}))}"
+def _in_brackets(shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]) -> str:
+    return f"[{', '.join(_lengths(shape, local))}]"
+
+
+def _size_text(size: Size, local: Mapping[sympy.Basic, sympy.Basic]) -> str:
+    """Write how a size is read from an argument."""
+    array = size.argument.local
+    length = sympy.Symbol(f"{array}.shape[{size.axis}]" if size.axis else f"len({array})")
+    return index(size.value.xreplace({**local, LENGTH: length}))
 
 
 def returned(function: FunctionDescription) -> object:

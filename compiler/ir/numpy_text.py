@@ -203,7 +203,7 @@ class _Writer:
             axes = [labels.index(label) if label in labels else None for label in covered]
             texts.append(str(arranged(self.exact(argument), [*axes, *core])))
         text = node.operation.numpy(texts, node.parameters, node.output)
-        if node.operation.numpy_tuple:
+        if node.operation.has_tuple_text:
             if self.outputs[node.sibling(0)] > 1:
                 text = self.tuples.get(text) or self.tuples.setdefault(text, self.assigned(text))
             text = f"{text}[{node.output}]"

@@ -190,8 +190,8 @@ class Operation(Keyed):
     value: NumPy arrays (leading stacked axes broadcast as in NumPy), parameters -> the outputs
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression that any
         operator can stand beside: a call, or in parentheses. It has each argument once: a lambda
-        names an argument that it needs repeatedly
-    numpy_tuple: whether `numpy` gives the tuple of all outputs, instead of the one of the number
+        names an argument that it needs repeatedly. Of loops that have several outputs it is the
+        tuple of all of them
     facts: facts of each argument, output number -> structure facts of that output
     domain: for each argument the structure of the points drawn for it ("" for any)
     equation: the equation that it solves, instead of a kernel
@@ -275,7 +275,6 @@ class Operation(Keyed):
     is_inverse: bool = False
     is_matrix_function: bool = False
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
-    numpy_tuple: bool = False
 
     maker: ClassVar[tuple[Callable[..., Operation], tuple[Any, ...]] | None] = None
     """The function and arguments that create an unregistered operation, as that of an equation,
@@ -307,6 +306,12 @@ class Operation(Keyed):
             return f"{self.name}.{content_digest(self)}"
         except DeclarationError as error:
             raise DeclarationError(f"{self.name}: {error}") from error
+
+    @property
+    def has_tuple_text(self) -> bool:
+        """Whether `numpy` writes the tuple of all outputs."""
+        is_loop = self.loop is not None or self.segments is not None
+        return is_loop and len(self.outputs) > 1
 
     def formula(self, style: str, output: int) -> str:
         """Return the format string of an output, for the style "unicode" or "latex"."""

@@ -119,13 +119,13 @@ def kernel_text(
     plan: Plan,
     owner: str,
     summary: str,
-    checked: Sequence[str] | None = None,
+    checked: str | None = None,
     bounds: Mapping[sympy.Basic, sympy.Basic] | None = None,
 ) -> KernelText:
     """Print the kernel of a plan, in parts that a template joins.
 
-    owner: the name of the declared function, for messages. checked: the arguments of
-    `generated.kernel`, which checks arrays; None for a kernel that only other kernels call.
+    owner: the name of the declared function, for messages. checked: the signature, for readers, of
+    a kernel that checks its arguments; None for a kernel that only other kernels call.
     bounds: bounds of loops over a share of the rows, with the names of their variables.
     """
     plan = with_inner_products(plan)
@@ -140,7 +140,9 @@ def kernel_text(
     ]
     fast_math = _fast_math([step for step in plan.every_step if isinstance(step, LoopNest)])
     decorator = writer.named("compiled" if checked is None else "generated.kernel")
-    heading = call_lines(f"@{decorator}", [*(checked or []), *filter(None, [fast_math])])
+    heading = [f"@{decorator}({fast_math})"]
+    if checked is not None:
+        heading = _commented(heading[0], checked)
     heading += call_lines(f"def {plan.name}", parameters(plan), ":")
     check = call_lines(f"check_{plan.name}", array_parameters(plan))
     return KernelText(
@@ -153,6 +155,14 @@ def kernel_text(
         writer.leaving,
         frozenset(writer.names),
     )
+
+
+def _commented(line: str, comment: str) -> list[str]:
+    """Write a comment behind a line, or before it if it is long."""
+    text = f"{line}  # {comment}"
+    if len(text) <= MAX_LINE_LENGTH:
+        return [text]
+    return [*(f"# {part}" for part in wrapped(comment, MAX_LINE_LENGTH)), line]
 
 
 def _size_lines(plan: Plan, names: set[str]) -> list[str]:

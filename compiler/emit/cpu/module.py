@@ -20,7 +20,7 @@ from derivatrix.compiler.emit.cpu.public_functions import (
 from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, support_files
-from derivatrix.compiler.emit.signatures import returned, signature_arguments
+from derivatrix.compiler.emit.signatures import returned, signature_text
 from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
 from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import assignment
@@ -147,7 +147,7 @@ def _kernels(module: ModuleDescription) -> list[KernelText]:
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
     """Print the kernels of a plan: parts or shares, variants, and the kernel itself."""
     order = f"One order of multiplication for `{kind}`."
-    checked = signature_arguments(plan) if public else None
+    checked = signature_text(plan) if public else None
     sums, before = plan.sums, []
     if sums is not None and sums.is_whole_kernel:
         before = [kernel_text(variant, owner, order) for variant in sums.part.variants]

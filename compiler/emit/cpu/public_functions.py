@@ -25,6 +25,7 @@ def kernel_properties(plan: Plan) -> dict[str, object]:
     """Describe how a kernel is called, for the data file: see `_Kernel` of the support."""
     times = " ".join(_times(plan))
     properties = {
+        "signature": signature(plan),
         "blas": calls_blas(plan),
         "times": times,
         "can_fail": can_fail(plan),
@@ -148,7 +149,12 @@ def operator_properties(operator: OperatorDescription) -> dict[str, object]:
         for number, node in enumerate(structured.parts)
     )
     returns = returned(function) if not isinstance(function.result, str) else "operator"
-    properties = {"name": function.name, "parts": parts, "returns": returns, **signature(plan)}
+    properties: dict[str, object] = {
+        "name": function.name,
+        "signature": signature(plan),
+        "parts": parts,
+        "returns": returns,
+    }
     return properties | ({"kernel": plan.name} if plan.outputs else {})
 
 

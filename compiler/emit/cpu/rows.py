@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import sympy
@@ -22,9 +21,7 @@ def rows_text(rows: Rows, owner: str) -> KernelText:
     return share_text(rows.kernel, owner, f"{phase} share of `{name}`: part of parts.")
 
 
-def share_text(
-    plan: Plan, owner: str, summary: str, checked: Sequence[str] | None = None
-) -> KernelText:
+def share_text(plan: Plan, owner: str, summary: str, checked: str | None = None) -> KernelText:
     """Print a kernel that computes share number `part` of `parts` shares of the rows."""
     border_names = _named_borders(plan)
     steps = renamed(plan.steps, border_names)

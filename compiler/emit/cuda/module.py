@@ -5,7 +5,7 @@ from __future__ import annotations
 from derivatrix.compiler.emit.cuda.host import Device, host_name
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
-from derivatrix.compiler.emit.signatures import returned, signature_arguments
+from derivatrix.compiler.emit.signatures import returned, signature
 from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
 from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
@@ -52,8 +52,8 @@ def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
 
 def _public(function: FunctionDescription) -> list[str]:
     """Write the arguments of `generated.function` for a public function."""
-    arrays, *keywords = signature_arguments(function.plan)
-    arguments = [f'"{function.name}"', arrays, host_name(function.plan), repr(returned(function))]
+    arguments = [f'"{function.name}"', host_name(function.plan), repr(returned(function))]
+    keywords = [f"{name}={value!r}" for name, value in signature(function.plan).items()]
     return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
 
 

@@ -442,7 +442,7 @@ class NumPy(Printer):
     def show_call(self, tree: kinds.Call) -> Text:
         arguments = [self.text(argument) for argument in tree.arguments]
         text = tree.operation.numpy(arguments, tree.parameters, tree.output)
-        return f"{text}[{tree.output}]" if tree.operation.numpy_tuple else text, ATOM
+        return f"{text}[{tree.output}]" if tree.operation.has_tuple_text else text, ATOM
 
 
 def _quotient(factors: Sequence[str], divisors: Sequence[str]) -> Text:

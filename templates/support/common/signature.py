@@ -1,38 +1,25 @@
-"""Signatures of kernels, as in "X[n, n], scale -> out[n]", and return values of public functions.
-
-The texts of signatures are parsed, as NumPy parses those of generalised ufuncs: a line says all
-that a reader needs, and lengths may be arithmetic of sizes."""
+"""Parameters of kernels, and return values of public functions."""
 
 # mypy: allow-untyped-defs
 
-import ast
 import re
+from dataclasses import dataclass, field
 
 BATCH_AXES = "*batch"
 """All batch axes in the shape of an argument or a result; kernels have one axis for them."""
 
 
+@dataclass
 class _Signature:
     """The parameters of a kernel: `inputs` and `outputs` map a name to the texts of its lengths, ()
     for a number; `sizes` maps a size to the expression that reads it from the inputs, in an order
-    in which each refers to earlier sizes only.
+    in which each refers to earlier sizes only. names: kernel's name -> public name, of inputs and
+    sizes whose names differ."""
 
-    sizes: texts such as "n = len(x) - 1" for sizes that are not the length of an axis. names:
-    kernel's name -> public name, of inputs and sizes whose names differ."""
-
-    def __init__(self, signature, sizes=(), names=None):
-        inputs, outputs = signature.split("->")
-        self.inputs, self.outputs = _arrays(inputs), _arrays(outputs)
-        self.names = names or {}
-        self.sizes: dict = {}
-        for name, shape in self.inputs.items():
-            for axis, length in enumerate(shape):
-                if length.isidentifier():
-                    read = f"{name}.shape[{axis}]" if axis else f"len({name})"
-                    self.sizes.setdefault(length, read)
-        for assignment in sizes:
-            size, expression = assignment.split(" = ")
-            self.sizes[size] = expression
+    inputs: dict = field(default_factory=dict)
+    outputs: dict = field(default_factory=dict)
+    sizes: dict = field(default_factory=dict)
+    names: dict = field(default_factory=dict)
 
     @property
     def kernel_names(self):
@@ -142,20 +129,6 @@ def tuple_text(texts):
 def indented(lines):
     """Indent lines by one level."""
     return [f"    {line}" for line in lines]
-
-
-def _arrays(text):
-    """Parse "X[n, n], scale": map each name to the texts of its lengths."""
-    call = ast.parse(f"_({text.strip().replace('[]', '[()]')})", mode="eval").body
-    shapes: dict = {}
-    for parameter in call.args:  # type: ignore[attr-defined]
-        if isinstance(parameter, ast.Name):
-            shapes[parameter.id] = ()
-            continue
-        axes = parameter.slice
-        lengths = axes.elts if isinstance(axes, ast.Tuple) else [axes]
-        shapes[parameter.value.id] = tuple(map(ast.unparse, lengths))
-    return shapes
 
 
 def _type_names(node):

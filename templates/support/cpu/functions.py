@@ -79,22 +79,21 @@ class Module(_Module):
     def kernel_names(self, functions):
         return [f"{name}_kernel" for name in functions]
 
-    def kernel(self, signature, sizes=(), names=None, **options):
+    def kernel(self, **options):
         """Decorate the body of a kernel; define `check_` + its name, which the body calls first.
-
-        signature, sizes, names: see `_Signature`. options: see `compiled`."""
-        kernel_signature = _Signature(signature, sizes, names)
+        options: see `compiled`."""
 
         def decorate(body):
             name = body.__name__
-            properties = dict(self.data["kernels"].get(name, {}))
+            properties = dict(self.data["kernels"][name])
+            signature = _Signature(**properties.pop("signature"))
             kind, options_of_partition = properties.pop("partition", ("", {}))
             partition = PARTITIONS[kind](self.names, **options_of_partition)
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
-            check = self._defined(self._checking(f"check_{name}", kernel_signature), scope)
+            check = self._defined(self._checking(f"check_{name}", signature), scope)
             self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
-            kernel = partition.full_kernel(self, name, kernel_signature, body, options)
-            self.kernels[kernel] = _Kernel(kernel_signature, partition, **properties)
+            kernel = partition.full_kernel(self, name, signature, body, options)
+            self.kernels[kernel] = _Kernel(signature, partition, **properties)
             return kernel
 
         return decorate
@@ -224,18 +223,17 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def _operators(
-        self, functions, name, signature, parts, returns, kernel=None, **signature_options
-    ):
+    def _operators(self, functions, name, signature, parts, returns, kernel=None):
         """Make a public function that returns Jacobians or Hessians as operators.
 
         functions: the other public functions, which multiply by operators that run loops.
-        signature: the inputs of the function, and the outputs of `kernel`, if there is one. parts:
+        signature: the inputs of the function, and the outputs of `kernel`, if there is one, see
+        `_Signature`. parts:
         names of the inputs and outputs that the operators are made of by `make_operators` of the
         data file, from these arrays, their dtype and sizes. returns: of the operators, in order,
-        see `returned`. signature_options: see `_Signature`."""
+        see `returned`."""
         build, kernel = self.data["make_operators"], self.names.get(kernel)
-        kernel_signature = _Signature(signature, **signature_options)
+        kernel_signature = _Signature(**signature)
         texts = _Parts(kernel_signature, self.returned(returns, {}), self.has_batch)
         structures = {entry["name"]: entry["structure"] for entry in self.names["INPUTS"]}
         array_texts = {

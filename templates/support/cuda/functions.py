@@ -23,15 +23,14 @@ class Module(_Module):
     def kernel_names(self, functions):
         return ["KERNELS"]
 
-    def function(self, name, signature, launch, returns, failures=(), **options):
+    def function(self, name, launch, returns, failures=(), **signature):
         """Define the public function `name`, whose results the host function `launch` computes.
 
-        signature, options: see `_Signature`; launch: takes the run, the inputs and the outputs;
-        returns: see `returned`; failures: the error text of each check of the kernels, in
-        order."""
-        parsed = _Signature(signature, **options)
-        returned = self.returned(returns, parsed.outputs)
-        parts = _Parts(parsed, returned, self.has_batch, self.cotangents(name))
+        launch: takes the run, the inputs and the outputs; returns: see `returned`; failures: the
+        error text of each check of the kernels, in order; signature: see `_Signature`."""
+        parameters = _Signature(**signature)
+        returned = self.returned(returns, parameters.outputs)
+        parts = _Parts(parameters, returned, self.has_batch, self.cotangents(name))
         inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
         lines = [
             f"_axes, {inputs} = _run.take()",
