@@ -8,29 +8,45 @@ import sympy
 
 from derivatrix.compiler.emit.description import FunctionDescription, Result
 from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.dimensions import symbol as dimension_symbol
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Plan, Size
 
 
-def signature(plan: Plan) -> dict[str, dict[str, object]]:
-    """Describe the parameters of a kernel, for `_Signature` of the support."""
-    local = local_sizes(plan)
-    names = {a.local: a.name for a in plan.arguments}
-    names |= {size.local: size.name for size in plan.sizes}
-    fields: dict[str, dict[str, object]] = {
-        "inputs": {a.local: _lengths(a.shape, local) for a in plan.arguments},
-        "outputs": {buffer.name: _lengths(buffer.shape, local) for _, buffer in plan.outputs},
-        "sizes": {size.local: _size_text(size, local) for size in plan.sizes},
-        "names": {name: public for name, public in names.items() if name != public},
+def signature(plan: Plan, conditions: Iterable[sympy.Expr] = ()) -> dict[str, object]:
+    """Describe the parameters of a kernel, for `_Signature` of the support. conditions: the numbers
+    by which its public function chooses how to call it."""
+    fields = {
+        "inputs": {argument.name: _lengths(argument.shape) for argument in plan.arguments},
+        "outputs": {buffer.name: _lengths(buffer.shape) for _, buffer in plan.outputs},
+        "sizes": {size.name: _size_text(size) for size in plan.sizes},
+        "reads": tuple(_sizes_of(plan, conditions)),
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _sizes_of(plan: Plan, conditions: Iterable[sympy.Expr]) -> list[str]:
+    """List the sizes that results' shapes and conditions have, and those that these are read with,
+    in the order in which they are read."""
+    lengths = [length for _, buffer in plan.outputs for length in buffer.shape]
+    needed = sympy.Tuple(*lengths, *conditions).free_symbols
+    names: list[str] = []
+    for size in reversed(plan.sizes):
+        if dimension_symbol(size.name) in needed:
+            names.insert(0, size.name)
+            needed |= size.value.free_symbols
+    return names
 
 
 def signature_text(plan: Plan) -> str:
     """Write the parameters of a kernel for readers, as "X[n, n], scale -> out[n]"."""
     local = local_sizes(plan)
-    inputs = [f"{a.local}{_in_brackets(a.shape, local) * bool(a.shape)}" for a in plan.arguments]
-    outputs = [f"{buffer.name}{_in_brackets(buffer.shape, local)}" for _, buffer in plan.outputs]
+
+    def text(name: str, shape: Iterable[sympy.Expr]) -> str:
+        return f"{name}[{', '.join(_lengths(size.xreplace(local) for size in shape))}]"
+
+    inputs = [text(a.local, a.shape) if a.shape else a.local for a in plan.arguments]
+    outputs = [text(buffer.name, buffer.shape) for _, buffer in plan.outputs]
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"
 
 
@@ -42,22 +58,16 @@ def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     }
 
 
-def _lengths(
-    shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
-) -> tuple[str, ...]:
+def _lengths(shape: Iterable[sympy.Expr]) -> tuple[str, ...]:
     """Write the lengths of an array's axes."""
-    return tuple(index(size.xreplace(local)) for size in shape)
+    return tuple(map(index, shape))
 
 
-def _in_brackets(shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]) -> str:
-    return f"[{', '.join(_lengths(shape, local))}]"
-
-
-def _size_text(size: Size, local: Mapping[sympy.Basic, sympy.Basic]) -> str:
+def _size_text(size: Size) -> str:
     """Write how a size is read from an argument."""
-    array = size.argument.local
-    length = sympy.Symbol(f"{array}.shape[{size.axis}]" if size.axis else f"len({array})")
-    return index(size.value.xreplace({**local, LENGTH: length}))
+    array = size.argument.name
+    length = sympy.Symbol(f"{array}.shape[{size.axis}]" if size.axis else f"_len({array})")
+    return index(size.value.xreplace({LENGTH: length}))
 
 
 def returned(function: FunctionDescription) -> object:

@@ -251,23 +251,23 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
         return generate_fallback_impl(op, node, **options)
     kernel = getattr(op.module, f"{op.kind}_kernel")
     signature, *_ = op.module.generated.kernels[kernel]
-    shapes = [tuple_text(shape) for shape in signature.outputs.values()]
-    results = ", ".join(signature.outputs)
+    inputs, results = (
+        {signature.variable(name): shape for name, shape in arrays.items()}
+        for arrays in (signature.inputs, signature.outputs)
+    )
     lines = [
-        f"def {op.kind}({', '.join(signature.inputs)}):",
+        f"def {op.kind}({', '.join(inputs)}):",
         *(
             f"    {name} = {f'_ascontiguousarray({name})' if shape else f'{name}.item()'}"
-            for name, shape in signature.inputs.items()
+            for name, shape in inputs.items()
         ),
-        *indented(signature.size_lines(shapes)),
-        *(
-            f"    {name} = _empty({shape}, _real)"
-            for name, shape in zip(signature.outputs, shapes, strict=True)
-        ),
-        f"    _kernel({', '.join(signature.arrays)})",
-        f"    return {results}",
+        *indented(signature.size_lines(signature.reads)),
+        *(f"    {name} = _empty({tuple_text(shape)}, _real)" for name, shape in results.items()),
+        f"    _kernel({', '.join(signature.variables)})",
+        f"    return {', '.join(results)}",
     ]
     scope = {
+        "_len": len,
         "_ascontiguousarray": np.ascontiguousarray,
         "_empty": np.empty,
         "_real": np.dtype(node.inputs[0].dtype),

@@ -108,7 +108,7 @@ def _data(module: ModuleDescription, module_imports: Imports) -> tuple[str, tupl
     facts = {
         "calls": {f.name: (f.plan.name, returned(f)) for f in module.functions},
         "kernels": {name: kernel_properties(plan) for name, plan in plans.items() if plan.outputs},
-        "operators": operator_properties(operator) if operator else {},
+        "operators": operator_properties(operator, text.names) if operator and text else {},
     }
     return data_text(module, support, facts, imports, operators=text), support
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 
 import sympy
 
@@ -15,34 +15,66 @@ from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.signatures import local_sizes, returned, signature
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.row_shares import PART
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.row_shares import PART, PARTS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence, Rows, Sums
 from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
+from derivatrix.templates.support.common.limits import (
+    MAX_HEAP_ENTRIES,
+    MAX_SERIAL_BLAS_ENTRIES,
+    MAX_SERIAL_STEP_ENTRIES,
+)
 
 
 def kernel_properties(plan: Plan) -> dict[str, object]:
     """Describe how a kernel is called, for the data file: see `_Kernel` of the support."""
-    times = " ".join(_times(plan))
+    counts = _entry_counts(plan)
+    costs, options = _partition(plan)
+    limits = {
+        "small_results": MAX_HEAP_ENTRIES,
+        "small_matrices": MAX_SERIAL_BLAS_ENTRIES,
+        "small_steps": MAX_SERIAL_STEP_ENTRIES,
+    }
     properties = {
-        "signature": signature(plan),
-        "blas": calls_blas(plan),
-        "times": times,
+        "signature": signature(plan, [*counts.values(), *costs]),
+        **{name: f"{size_text(count)} <= {limits[name]}" for name, count in counts.items()},
         "can_fail": can_fail(plan),
-        "partition": _partition(plan),
+        "partition": options,
     }
     return {name: value for name, value in properties.items() if value}
 
 
-def _times(plan: Plan) -> list[str]:
-    """List the sizes that are lengths of the loops over time of a kernel."""
+def _entry_counts(plan: Plan) -> dict[str, sympy.Expr]:
+    """Count the entries of results and matrices, whose limits select the call of a kernel: of
+    several results, whose sizes are not numbers; of all matrices, if BLAS is called for them; of
+    the matrices of a step in loops over time. BLAS gets each matrix of a stack by itself."""
+    outputs = [buffer.shape for _, buffer in plan.outputs]
+    shapes = [*outputs, *(argument.shape for argument in plan.arguments)]
+    counts = {}
+    results = sympy.Add(*map(product, outputs))
+    if len(outputs) > 1 and results.free_symbols:
+        counts["small_results"] = results
+    if calls_blas(plan):
+        counts["small_matrices"] = sympy.Add(*(product(shape[-2:]) for shape in shapes))
+        times = _times(plan)
+        if times:
+            steps = [
+                tuple(size for size in shape if not size.free_symbols & times) for shape in shapes
+            ]
+            counts["small_steps"] = sympy.Add(*(product(shape[-2:]) for shape in steps))
+    return counts
+
+
+def _times(plan: Plan) -> set[sympy.Basic]:
+    """Return the sizes that are lengths of the loops over time of a kernel."""
     steps = [step for inner in (plan, *plan.inner) for step in inner.recurrences]
-    return sorted({str(size) for step in steps for size in step.length.free_symbols})
+    return {size for step in steps for size in step.length.free_symbols}
 
 
-def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
-    """Print a polynomial of sizes, in the local names of a kernel."""
-    return index(sympy.factor_terms(polynomial.xreplace(local_sizes(plan))))
+def size_text(polynomial: sympy.Expr) -> str:
+    """Print a polynomial of sizes."""
+    return index(sympy.factor_terms(polynomial))
 
 
 def calls_blas(plan: Plan) -> bool:
@@ -77,34 +109,43 @@ def is_own_share(plan: Plan) -> bool:
     return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
-def _partition(plan: Plan) -> tuple[str, dict[str, object]] | None:
+def _partition(plan: Plan) -> tuple[list[sympy.Expr], tuple[str, dict[str, object]] | None]:
     """Describe how threads share the work of a kernel, by the options of a partition of
-    `support.cpu.parallel`; None if they do not."""
+    `support.cpu.parallel`, None if they do not; and list the costs that decide on it."""
     if plan.rows is not None:
-        return "rows", _rows_options(plan, plan.rows)
+        return [plan.rows.gain], ("rows", _rows_options(plan, plan.rows))
     if plan.parts is not None:
         parts = plan.parts
-        options: dict[str, object] = {"cost": size_text(plan, parts.ops)}
+        samples = [argument.shape[0] for argument in compress(plan.arguments, parts.sliced)]
+        costs = [parts.ops, *samples]
+        options: dict[str, object] = {"cost": size_text(parts.ops)}
         options["sliced"] = _flagged_names(plan, parts.sliced)
         if plan.has_cache_blocks:
             options["cache_blocks"] = True
         if layout := parts.batch_last:
-            entries = size_text(plan, layout.entries_per_sample)
+            costs.append(layout.entries_per_sample)
+            entries = size_text(layout.entries_per_sample)
             limits = layout.min_samples, layout.max_ratio, layout.max_entries
             options["batch_last"] = (layout.kernel.name, entries, *map(int, limits))
-        return "samples", options
-    return ("sums", _sums_options(plan, plan.sums)) if plan.sums is not None else None
+        return costs, ("samples", options)
+    if plan.sums is None:
+        return [], None
+    sums = plan.sums
+    samples = [argument.shape[0] for argument in compress(plan.arguments, sums.sliced)]
+    costs = [sums.ops_per_sample, sums.ops_per_part, sums.entries_per_sample, *samples]
+    return costs, ("sums", _sums_options(plan, sums))
 
 
 def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:
-    options: dict[str, object] = {"cost": size_text(plan, rows.gain)}
+    options: dict[str, object] = {"cost": size_text(rows.gain)}
     if not is_own_share(plan):
         options["share"] = rows.kernel.name
     if rows.phases > 1:
         options["phases"] = rows.phases
+    count = {PARTS: sympy.Symbol("_parts")}
     for name, kind in (("work", "real"), ("integers", "integer")):
         arrays = {
-            buffer.name: tuple(size_text(plan, size) for size in buffer.shape)
+            buffer.name: tuple(size_text(size.xreplace(count)) for size in buffer.shape)
             for buffer in rows.work_arrays
             if buffer.kind == kind
         }
@@ -115,16 +156,16 @@ def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:
 
 def _sums_options(plan: Plan, sums: Sums) -> dict[str, object]:
     outputs = [buffer.name for _, buffer in plan.outputs]
-    per_sample = itertools.compress(outputs, sums.per_sample_outputs)
+    per_sample = compress(outputs, sums.per_sample_outputs)
     options = {
         "sliced": (*_flagged_names(plan, sums.sliced), *per_sample),
-        "entries": size_text(plan, sums.entries_per_sample),
-        "work": size_text(plan, sums.ops_per_sample),
-        "fixed": size_text(plan, sums.ops_per_part),
+        "entries": size_text(sums.entries_per_sample),
+        "work": size_text(sums.ops_per_sample),
+        "fixed": size_text(sums.ops_per_part),
         "min_samples": sums.min_samples if sums.min_samples != 1 else 0,
         "is_blas_bound": sums.is_blas_bound,
         "is_gram_bound": sums.is_gram_bound,
-        "first_part": tuple(itertools.compress(outputs, sums.first_part_outputs)),
+        "first_part": tuple(compress(outputs, sums.first_part_outputs)),
         "part": "" if sums.is_whole_kernel else sums.part.name,
     }
     return {name: value for name, value in options.items() if value}
@@ -132,20 +173,20 @@ def _sums_options(plan: Plan, sums: Sums) -> dict[str, object]:
 
 def _flagged_names(plan: Plan, flags: Iterable[bool]) -> tuple[str, ...]:
     """List the arguments whose flags are set."""
-    return tuple(itertools.compress((argument.local for argument in plan.arguments), flags))
+    return tuple(compress((argument.name for argument in plan.arguments), flags))
 
 
 # Operators
 
 
-def operator_properties(operator: OperatorDescription) -> dict[str, object]:
+def operator_properties(operator: OperatorDescription, names: set[str]) -> dict[str, object]:
     """Describe the function that returns operators, for the data file: see `_operators` of the
-    support."""
+    support. names: those that `make_operators` reads."""
     function, structured = operator.function, operator.structured
     plan = function.plan
     buffers = {name: buffer.name for name, buffer in plan.outputs}
     parts = tuple(
-        buffers.get(f"part_{number}") or local_name(plan, node.name)  # type: ignore[attr-defined]
+        buffers.get(f"part_{number}") or node.name  # type: ignore[attr-defined]
         for number, node in enumerate(structured.parts)
     )
     returns = returned(function) if not isinstance(function.result, str) else "operator"
@@ -153,9 +194,12 @@ def operator_properties(operator: OperatorDescription) -> dict[str, object]:
         "name": function.name,
         "signature": signature(plan),
         "parts": parts,
+        "has_loops": "_derivatives" in names,
+        "sizes": tuple(size.name for size in plan.sizes if size.local in names),
         "returns": returns,
+        "kernel": plan.name if plan.outputs else "",
     }
-    return properties | ({"kernel": plan.name} if plan.outputs else {})
+    return {name: value for name, value in properties.items() if value}
 
 
 @dataclass(frozen=True)
@@ -181,8 +225,3 @@ def operator_text(operator: OperatorDescription, owner: str) -> OperatorText:
     sizes = [size.local for size in plan.sizes if size.local in names]
     parameters = ["_parts", "_dtype", *({"_derivatives"} & names), *sizes]
     return OperatorText(", ".join(parameters), lines, names)
-
-
-def local_name(plan: Plan, name: str) -> str:
-    """Return the local name of an argument within a kernel."""
-    return next(argument.local for argument in plan.arguments if argument.name == name)

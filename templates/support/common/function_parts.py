@@ -4,7 +4,7 @@
 
 import linecache
 
-from .signature import BATCH_AXES, renamed, tuple_text
+from .signature import BATCH_AXES, tuple_text
 
 SUMMARIES = {
     "value": "The value.",
@@ -28,59 +28,54 @@ _FORMULAS_OF = {
 
 
 class _Parts:
-    """The parts of a public function's text. The local variable of a size is `_size_NAME`, that of
-    a result `_array_NAME`; `_axes` are the batch axes, and `_results` the results with these.
+    """The parts of a public function's text. The local variable of a size has its name, that of a
+    result is `_array_NAME`; `_axes` are the batch axes, and `_results` the results with these.
 
     has_batch: whether the function has inputs with batch axes. cotangents: the last inputs, which
-    the public function takes as one tuple `cotangent`."""
+    the public function takes as one tuple `cotangent`, with their names in messages."""
 
     def __init__(self, signature, returned, has_batch, cotangents=()):
-        self.signature, self.returned, self.cotangents = signature, returned, cotangents
-        batch = signature.kernel_names.get("batch", "batch") if has_batch else None
-        public = {name: signature.names.get(name, name) for name in signature.inputs}
-        self._local_names = {size: f"_size_{size}" for size in signature.sizes} | public
-        self._local_names["len"] = "_len"  # takes 25 ns in Python, X.shape[0] 96 ns
-        self.parameters = list(public.values())
-        shapes = zip(self.parameters, signature.inputs.values(), strict=True)
+        self.signature, self.returned, self.cotangents = signature, returned, dict(cotangents)
+        self.variables = [signature.variable(name) for name in signature.inputs]
+        shapes = zip(self.variables, signature.inputs.values(), strict=True)
         self.array_inputs = [name for name, shape in shapes if shape]
         self.outputs = [f"_array_{name}" for name in signature.outputs]
-        self.output_shapes = [
-            tuple_text(map(self.in_locals, s)) for s in signature.outputs.values()
-        ]
-        names = self._local_names | {batch: "*_axes"}
+        self.output_shapes = [tuple_text(shape) for shape in signature.outputs.values()]
+        axes = {"batch": "*_axes"} if has_batch else {}
         self.result_shapes = [
-            tuple_text(renamed(length, names) for length in shape)
+            tuple_text(axes.get(length, length) for length in shape)
             for shape in signature.outputs.values()
         ]
-        self._public_names = signature.names | {batch: BATCH_AXES}
-        self.kernel_arguments = ", ".join([*self.parameters, *self.outputs])
+        self._batch = {"batch": BATCH_AXES} if has_batch else {}
+        self.kernel_arguments = ", ".join([*self.variables, *self.outputs])
         arrays = self.array_inputs
-        self.dtype = f"{arrays[0]}.dtype" if arrays else f"_real({self.parameters[0]})"
-        self.out_parameter = "out"
-        while self.out_parameter in self.parameters:
-            self.out_parameter += "_"
+        self.dtype = f"{arrays[0]}.dtype" if arrays else f"_real({self.variables[0]})"
+        self.out = signature.variable("out")
 
     def public_shape(self, shape):
-        """Write the shape of an argument or a result in public names."""
-        return tuple(renamed(length, self._public_names) for length in shape)
+        """Write the shape of an argument or a result, with all batch axes."""
+        return tuple(self._batch.get(length, length) for length in shape)
 
     @property
     def expected(self):
         """The name and shape of each argument; "cotangent.mean" in a tuple of cotangents."""
-        names = [n.replace("_", ".", 1) if n in self.cotangents else n for n in self.parameters]
-        shapes = map(self.public_shape, self.signature.inputs.values())
-        return tuple(zip(names, shapes, strict=True))
+        return tuple(
+            (self.cotangents.get(name, name), self.public_shape(shape))
+            for name, shape in self.signature.inputs.items()
+        )
 
     def heading(self, name):
         """Write the first lines of the public function: its parameters, and the cotangents of
         several outputs, split."""
-        inputs = [parameter for parameter in self.parameters if parameter not in self.cotangents]
-        parameters = [*inputs, *(["cotangent"] if self.cotangents else [])]
-        line = f"def {name}({', '.join([*parameters, '*', f'{self.out_parameter}=None'])}):"
-        arguments = f"_owner, _expected, {tuple_text(inputs)}, cotangent"
-        cotangents = tuple_text(self.cotangents)
-        split = [f"    {cotangents} = _cotangents({arguments})"] if self.cotangents else []
-        return [line, *split]
+        variable = self.signature.variable
+        inputs = [name for name in self.signature.inputs if name not in self.cotangents]
+        parameters = [*inputs, *(["cotangent"] if self.cotangents else []), "*", "out=None"]
+        lines = [f"def {name}({', '.join(parameters)}):"]
+        lines += [f"    {variable(p)} = {p}" for p in (*inputs, "out") if variable(p) != p]
+        if self.cotangents:
+            split, given = (tuple_text(map(variable, names)) for names in (self.cotangents, inputs))
+            lines.append(f"    {split} = _cotangents(_owner, _expected, {given}, cotangent)")
+        return lines
 
     @property
     def kernel_results(self):
@@ -91,44 +86,22 @@ class _Parts:
             for position, (shape, full_shape) in enumerate(shapes)
         )
 
-    def in_locals(self, text):
-        """Write an expression of the signature's sizes and inputs, in the function's local
-        variables."""
-        return renamed(text, self._local_names)
-
-    def size_lines(self, lines):
-        """Write the assignments of the sizes that `lines` use, read from arguments that are
-        arrays."""
-        kernel_names = {local: name for name, local in self._local_names.items()}
-        required = [renamed(line, kernel_names) for line in lines]
-        return [self.in_locals(line) for line in self.signature.size_lines(required)]
-
-    @property
-    def all_size_lines(self):
-        """Assignments of all sizes."""
-        return [self.in_locals(line) for line in self.signature.size_lines(self.signature.sizes)]
-
     def shape_check(self, requirements, refusal):
         """Write the lines that run `refusal` if a shape is not the expected one, or a requirement
         is not met."""
-        conditions = [
-            f"{name}.shape != {tuple_text(map(self.in_locals, shape))}"
-            for name, shape in zip(self.parameters, self.signature.inputs.values(), strict=True)
-            if shape
-        ]
-        for requirement in requirements:
-            text = self.in_locals(renamed(requirement, self.signature.kernel_names))
-            conditions.append(f"not ({text})")
+        shapes = zip(self.variables, self.signature.inputs.values(), strict=True)
+        conditions = [f"{name}.shape != {tuple_text(shape)}" for name, shape in shapes if shape]
+        conditions += [f"not ({requirement})" for requirement in requirements]
         return [f"if {' or '.join(conditions)}:", f"    {refusal}"] if conditions else []
 
     def coercion_lines(self, requirements):
         """Write the lines that convert the arguments to arrays that kernels take, or raise."""
-        inputs = tuple_text(self.parameters)
+        inputs = tuple_text(self.variables)
         return [
             f"_given = {inputs}",
             f"_axes, {inputs} = _coerce(_owner, _expected, _given)",
             f"_dtype = {self.dtype}",
-            *self.all_size_lines,
+            *self.signature.size_lines(),
             *self.shape_check(requirements, "_raise_shape_error(_owner, _expected, _given)"),
         ]
 
@@ -167,7 +140,7 @@ def documentation(name, module, parts, can_fail):
         (f"result{place.removeprefix('out')}", shape)
         for place, shape in zip(parts.returned.places, shapes, strict=False)
     ]
-    out = [f"    {parts.out_parameter}: where results are put; new arrays by default"]
+    out = ["    out: where results are put; new arrays by default"]
     is_batched = any(entry["batched"] for entry in module.names["INPUTS"])
     heading = "Formulas, for one sample" if is_batched else "Formulas"
     requirements = "".join(f", or sizes without {text}" for text in module.requirements)

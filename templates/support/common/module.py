@@ -59,8 +59,10 @@ class _Module:
         return []
 
     def cotangents(self, name):
-        """List the parameters of a kernel that its public function takes as one tuple."""
-        return tuple(f"cotangent_{output}" for output in self.outputs if name == "vjp")
+        """Map the parameters of a kernel that its public function takes as one tuple to their names
+        in messages."""
+        outputs = self.outputs if name == "vjp" else ()
+        return {f"cotangent_{output}": f"cotangent.{output}" for output in outputs}
 
     def absent(self, name):
         """Raise AttributeError with advice: how to add a kind that the module was built without, or

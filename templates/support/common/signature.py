@@ -2,7 +2,6 @@
 
 # mypy: allow-untyped-defs
 
-import re
 from dataclasses import dataclass, field
 
 BATCH_AXES = "*batch"
@@ -13,43 +12,36 @@ BATCH_AXES = "*batch"
 class _Signature:
     """The parameters of a kernel: `inputs` and `outputs` map a name to the texts of its lengths, ()
     for a number; `sizes` maps a size to the expression that reads it from the inputs, in an order
-    in which each refers to earlier sizes only. names: kernel's name -> public name, of inputs and
-    sizes whose names differ."""
+    in which each refers to earlier sizes only. reads: the sizes that a public function needs for
+    arguments that are as the kernel takes them."""
 
     inputs: dict = field(default_factory=dict)
     outputs: dict = field(default_factory=dict)
     sizes: dict = field(default_factory=dict)
-    names: dict = field(default_factory=dict)
+    reads: tuple = ()
+
+    def variable(self, name):
+        """Return the local variable of a parameter; a size of its name has that name."""
+        return f"_given_{name}" if name in self.sizes else name
 
     @property
-    def kernel_names(self):
-        """Public name -> the kernel's name, of inputs and sizes whose names differ."""
-        return {public: name for name, public in self.names.items()}
+    def variables(self):
+        """The local variables of all parameters."""
+        return [self.variable(name) for name in (*self.inputs, *self.outputs)]
 
     @property
-    def arrays(self):
-        """The names of all parameters."""
-        return [*self.inputs, *self.outputs]
-
-    def kinds(self, names=None):
-        """List the types of the named parameters, by default of all: "real:2" for an array of two
-        axes, "real" for a number."""
+    def kinds(self):
+        """The types of all parameters, by name: "real:2" for an array of two axes, "real" for a
+        number."""
         types = {
             name: f"real:{len(shape)}" if shape else "real" for name, shape in self.inputs.items()
         }
-        types |= {name: f"real:{len(shape)}" for name, shape in self.outputs.items()}
-        return [types[name] for name in (self.arrays if names is None else names)]
+        return types | {name: f"real:{len(shape)}" for name, shape in self.outputs.items()}
 
-    def size_lines(self, texts):
-        """Write the assignments of the sizes that occur in `texts`, and of the sizes that those
-        depend on."""
-        required = identifiers(" ".join(texts))
-        lines: list = []
-        for size, expression in reversed(self.sizes.items()):
-            if size in required:
-                lines.insert(0, f"{size} = {expression}")
-                required |= identifiers(expression)
-        return lines
+    def size_lines(self, names=None):
+        """Write the assignments of sizes, of all by default."""
+        read = self.sizes if names is None else names
+        return [f"{size} = {self.sizes[size]}" for size in read]
 
 
 class _Returned:
@@ -108,16 +100,6 @@ class _Returned:
         else:
             for field, part in zip(node._fields, node, strict=True):
                 yield from self._places(part, f"{path}.{field}")
-
-
-def identifiers(text):
-    """Find the names in the text of an expression."""
-    return set(re.findall(r"[^\W\d]\w*", text))
-
-
-def renamed(text, names):
-    """Replace names in the text of an expression."""
-    return re.sub(r"[^\W\d]\w*", lambda name: names.get(name[0], name[0]), text)
 
 
 def tuple_text(texts):

@@ -2,7 +2,6 @@
 
 # mypy: allow-untyped-defs
 
-from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,12 +21,11 @@ from ..common.arguments import (
     _real,
 )
 from ..common.function_parts import _Parts, define_function
-from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES, MAX_SERIAL_STEP_ENTRIES
 from ..common.module import _Module
-from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
+from ..common.signature import _Signature, indented, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import PARTITIONS, if_else, inline_option
+from .parallel import PARTITIONS, _Partition, if_else, inline_option
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -53,14 +51,25 @@ a declaration."""
 class _Kernel(NamedTuple):
     """The declaration of a kernel.
 
-    partition: of the work among threads (see `parallel`). blas: whether the kernel calls BLAS.
-    times: the lengths of its loops over time. can_fail: whether it can raise LinAlgError."""
+    partition: of the work among threads (see `parallel`). can_fail: whether the kernel can raise
+    LinAlgError.
+
+    Conditions on sizes: small_results: several results have few entries together. small_matrices:
+    BLAS needs one thread for all matrices; "" for a kernel that does not call it. small_steps: BLAS
+    needs one thread for the matrices of a step of a loop over time; "" without such loops."""
 
     signature: _Signature
-    partition: object
-    blas: bool = False
-    times: str = ""
+    partition: _Partition
+    small_results: str = ""
+    small_matrices: str = ""
+    small_steps: str = ""
     can_fail: bool = False
+
+    @property
+    def conditions(self):
+        """The conditions that select the call of the kernel; small sizes meet all."""
+        texts = self.small_results, self.small_matrices, self.small_steps
+        return [*self.partition.conditions(self.signature), *filter(None, texts)]
 
 
 class Module(_Module):
@@ -89,7 +98,8 @@ class Module(_Module):
             signature = _Signature(**properties.pop("signature"))
             kind, options_of_partition = properties.pop("partition", ("", {}))
             partition = PARTITIONS[kind](self.names, **options_of_partition)
-            scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
+            scope = {"_len": len, "_require_arrays": require_arrays}
+            scope |= {"_require_shapes": require_shapes}
             check = self._defined(self._checking(f"check_{name}", signature), scope)
             self.names[f"check_{name}"] = njit(inline=inline_option(check))(check)
             kernel = partition.full_kernel(self, name, signature, body, options)
@@ -101,20 +111,19 @@ class Module(_Module):
     def _checking(self, name, signature):
         """Print the function that checks the arguments of a kernel."""
         shapes = {array: s for array, s in signature.inputs.items() if s} | signature.outputs
-        labels = [signature.names.get(array, array) for array in shapes]
-        arrays = f"{self.owner!r}, {' '.join(labels)!r}, {tuple_text(shapes)}"
+        variables = tuple_text(map(signature.variable, shapes))
+        arrays = f"{self.owner!r}, {' '.join(shapes)!r}, {variables}"
         lengths = tuple_text(map(tuple_text, shapes.values()))
         count = sum(map(bool, signature.inputs.values()))
-        conditions = [renamed(text, signature.kernel_names) for text in self.requirements]
         lines = [
             f"_require_arrays({arrays})",
-            *signature.size_lines([lengths, *conditions]),
+            *signature.size_lines(),
             f"_require_shapes({arrays}, {lengths}, {count})",
         ]
-        for condition, required in zip(conditions, self.requirements, strict=True):
-            problem = f"{self.owner}: an argument of a kernel is too small; it needs {required}"
-            lines += [f"if not ({condition}):", f"    raise ValueError({problem!r})"]
-        return "\n".join([f"def {name}({', '.join(signature.arrays)}):", *indented(lines)])
+        for requirement in self.requirements:
+            problem = f"{self.owner}: an argument of a kernel is too small; it needs {requirement}"
+            lines += [f"if not ({requirement}):", f"    raise ValueError({problem!r})"]
+        return "\n".join([f"def {name}({', '.join(signature.variables)}):", *indented(lines)])
 
     def _defined(self, text, scope):
         """Define the function of a text, as if it were in the file of the module."""
@@ -144,40 +153,30 @@ class Module(_Module):
         """Make a public function that allocates and fills the results of a kernel. returns: see
         `returned`."""
         kernel = self.names[f"{name}_kernel"] = self.names[kernel_name]
-        signature, _, blas, _, can_fail = self.kernels[kernel]
+        declaration = self.kernels[kernel]
+        signature, can_fail = declaration.signature, declaration.can_fail
         returned = self.returned(returns, signature.outputs)
         parts = _Parts(signature, returned, self.has_batch, self.cotangents(name))
         call_plan = self._call_plan(kernel, parts)
-        conditions = [
-            *_are_plain_arrays(parts.array_inputs),
-            *map(parts.in_locals, _small_results(signature)),
-        ]
-        conditions += [call_plan.serial_condition] if call_plan.serial_condition else []
-        self.conditions[name] = self._conditions(kernel)
+        limits = declaration.small_results, call_plan.serial_condition
+        conditions = [*_are_plain_arrays(parts.array_inputs), *filter(None, limits)]
+        self.conditions[name] = declaration.conditions
         scope = call_plan.scope | {"_kernel_ready": ready(call_plan.scope["_kernel"])}
         passed = _passed_arguments(kernel, parts)
         run = [f"_kernel_ready({passed})"]
-        if blas:
-            is_small = parts.in_locals(_small_matrices(signature))
-            run = if_else(is_small, run, [self._run_in_pool(kernel, "_kernel_ready", parts)])
+        if declaration.small_matrices:
+            in_pool = [self._run_in_pool(kernel, "_kernel_ready", parts)]
+            run = if_else(declaration.small_matrices, run, in_pool)
         run = [f"if {call_plan.needs_kernel}:", *indented(run)] if call_plan.needs_kernel else run
         lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
         lines = [*parts.heading(name), *indented(lines)]
         return define_function(self, name, lines, parts, _FUNCTION_NAMES | scope, can_fail)
 
-    def _conditions(self, kernel):
-        """Return the conditions on sizes that select the call of a kernel; small sizes meet all."""
-        signature, partition, blas, times, _ = self.kernels[kernel]
-        texts = [*partition.conditions(signature), *_small_results(signature)]
-        texts += [_small_matrices(signature)] if blas else []
-        texts += [_small_matrices(signature, times)] if times else []
-        return [renamed(text, signature.names) for text in dict.fromkeys(texts)]
-
     def _call_plan(self, kernel, parts):
         """Plan the call of a kernel in a public function."""
         declaration = self.kernels[kernel]
         run = f"_kernel({_passed_arguments(kernel, parts)})"
-        if declaration.blas:
+        if declaration.small_matrices:
             run = self._run_in_pool(kernel, "_kernel", parts)
         call_plan = declaration.partition.call_plan(self, kernel, parts, [run])
         return replace(
@@ -186,23 +185,21 @@ class Module(_Module):
 
     def _run_in_pool(self, kernel, name, parts):
         """Print the call of a kernel that calls BLAS."""
-        signature, times = self.kernels[kernel].signature, self.kernels[kernel].times
-        run = "_thread_pool.run"
-        if times:
-            has_small_steps = parts.in_locals(_small_matrices(signature, times))
-            run = f"({run}_by_one_thread if {has_small_steps} else {run})"
+        run, small_steps = "_thread_pool.run", self.kernels[kernel].small_steps
+        if small_steps:
+            run = f"({run}_by_one_thread if {small_steps} else {run})"
         return f"{run}({name}, {_passed_arguments(kernel, parts)})"
 
     def _function_lines(self, parts, conditions, run, call, scope):
         """Print the body of a public function. run: lines that call a kernel that is compiled for
         the arguments; call: lines that call it with any arguments."""
-        out, returned = parts.out_parameter, parts.returned
-        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
+        out, returned = parts.out, parts.returned
+        inputs, filled = tuple_text(parts.variables), tuple_text(parts.outputs)
         empty, shapes = parts.allocation_lines(), tuple_text(parts.result_shapes)
         remembered = [name for name in scope if f"{name}_ready" in scope]
         return [
             "try:  # arrays as the kernel takes them",
-            *indented(parts.size_lines([*conditions, *empty, *run])),
+            *indented(parts.signature.size_lines(parts.signature.reads)),
             f"    if {' and '.join(conditions) or 'True'}:",
             f"        if {out} is None:",
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
@@ -223,43 +220,39 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def _operators(self, functions, name, signature, parts, returns, kernel=None):
+    def _operators(
+        self, functions, name, signature, returns, parts=(), kernel=None, sizes=(), has_loops=False
+    ):
         """Make a public function that returns Jacobians or Hessians as operators.
 
         functions: the other public functions, which multiply by operators that run loops.
         signature: the inputs of the function, and the outputs of `kernel`, if there is one, see
-        `_Signature`. parts:
-        names of the inputs and outputs that the operators are made of by `make_operators` of the
-        data file, from these arrays, their dtype and sizes. returns: of the operators, in order,
-        see `returned`."""
+        `_Signature`. parts, sizes: names of the inputs and outputs, and of the sizes, that
+        `make_operators` of the data file makes the operators of. returns: of the operators, in
+        order, see `returned`. has_loops: whether operators run loops."""
         build, kernel = self.data["make_operators"], self.names.get(kernel)
         kernel_signature = _Signature(**signature)
         texts = _Parts(kernel_signature, self.returned(returns, {}), self.has_batch)
         structures = {entry["name"]: entry["structure"] for entry in self.names["INPUTS"]}
-        array_texts = {
-            local: f"_nearest({structures[name]!r}, {name})"
-            for local, name in zip(kernel_signature.inputs, texts.parameters, strict=True)
-        }
-        array_texts |= {local: f"_array_{local}" for local in kernel_signature.outputs}
-        arrays = [array_texts[local] for local in parts]
-        sizes_read = [*build.__code__.co_varnames[2 : build.__code__.co_argcount]]
-        passed = [tuple_text(arrays), "_dtype"]
+        inputs = kernel_signature.inputs
+        array_texts = {name: f"_nearest({structures[name]!r}, {name})" for name in inputs}
+        array_texts |= {name: f"_array_{name}" for name in kernel_signature.outputs}
+        passed = [tuple_text(array_texts[name] for name in parts), "_dtype"]
         scope = _FUNCTION_NAMES | {"_made": build, "_nearest": _nearest}
-        if "_derivatives" in sizes_read[:1]:
-            sizes_read.pop(0)
+        if has_loops:
             scope["_at"] = self._derivatives(functions)
-            passed.append(f"_at(*(_array.copy() for _array in {tuple_text(texts.parameters)}))")
-        passed += map(texts.in_locals, sizes_read)
+            passed.append(f"_at(*(_array.copy() for _array in {tuple_text(inputs)}))")
+        passed += sizes
         call: list = []
         can_fail = kernel is not None and self.kernels[kernel].can_fail
         if kernel is not None:
             call_plan = self._call_plan(kernel, texts)
-            self.conditions[name] = self._conditions(kernel)
+            self.conditions[name] = self.kernels[kernel].conditions
             call, scope = call_plan.call, scope | call_plan.scope
         operators = tuple_text(texts.returned.variables)
         split = [f"    for _operator in {operators}:", "        _operator.split_batch(_axes)"]
         lines = [
-            f"def {name}({', '.join(texts.parameters)}):",
+            f"def {name}({', '.join(inputs)}):",
             *indented(texts.coercion_lines(self.requirements)),
             *indented([*texts.allocation_lines(), *call]),
             f"    {operators} = _made({', '.join(passed)})",
@@ -291,31 +284,6 @@ def _nearest(structure, array):
 def _passed_arguments(kernel, parts):
     """Print the arguments of a kernel; a kernel that is its own share gets share 0 of 1."""
     return f"{parts.kernel_arguments}, 0, 1" if hasattr(kernel, "share") else parts.kernel_arguments
-
-
-def _small_results(signature):
-    """Yield the condition that several results, of symbolic sizes, have few entries together."""
-    text = _entries(signature.outputs.values())
-    if len(signature.outputs) > 1 and identifiers(text):
-        yield f"{text} <= {MAX_HEAP_ENTRIES}"
-
-
-def _small_matrices(signature, times=""):
-    """Return the condition that the matrices among arguments and results have few entries, so that
-    BLAS uses no threads. BLAS gets each matrix of a stack by itself. times: lengths of loops over
-    time, whose steps' matrices have no such axes."""
-    shapes = [*signature.outputs.values(), *signature.inputs.values()]
-    shapes = [
-        [size for size in shape if not identifiers(times) & identifiers(size)] for shape in shapes
-    ]
-    most = MAX_SERIAL_STEP_ENTRIES if times else MAX_SERIAL_BLAS_ENTRIES
-    return f"{_entries(shape[-2:] for shape in shapes)} <= {most}"
-
-
-def _entries(shapes):
-    """Print the number of entries of arrays of these shapes."""
-    counts = Counter("*".join(f"({size})" for size in shape) or "1" for shape in shapes)
-    return " + ".join(f"{number}*{text}" for text, number in counts.items())
 
 
 def _are_plain_arrays(names):

@@ -9,7 +9,7 @@ kernel for parts of it (see `shared_work`). Costs are texts in terms of sizes.
 from dataclasses import dataclass, field
 
 from ..common.limits import MIN_OPS_PER_THREAD
-from ..common.signature import indented, renamed, tuple_text
+from ..common.signature import indented, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
 from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, add_onto
@@ -98,36 +98,32 @@ class _ByRows(_Partition):
             return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_share"
         share = compiled(is_called_from_python=True, **options)(body)
-        arrays = ", ".join(signature.arrays)
+        arrays = ", ".join(signature.variables)
         text = f"def {name}({arrays}):\n    _share({arrays}, 0, 1)\n"
         kernel = module.compiled(text, {"_share": share}, is_called_from_python=True)
         kernel.share = share
         return kernel
 
     def call_plan(self, module, kernel, parts, serial_call):
-        cost, signature = parts.in_locals(self.cost), parts.signature
-        (is_small,) = map(parts.in_locals, self.conditions(signature))
-        kinds = [*signature.kinds(), *_kinds("real", self.work), *_kinds("int32", self.integers)]
+        (is_small,) = self.conditions(parts.signature)
+        kinds = [*parts.signature.kinds.values(), *_kinds("real", self.work)]
+        kinds += _kinds("int32", self.integers)
         codes = "w" * len(kinds) + ("hpn" if self.phases > 1 else "pn")
         kinds += ["intp"] * (len(codes) - len(kinds))
         share = kernel.share if self.share is None else self.share
         parallel = module.parallel_kernel(
             kernel, lambda: ParallelKernel(share, kinds, codes, self.phases)
         )
-        arguments = f"{cost}, {self._work_arrays(parts)}, {parts.kernel_arguments}"
+        arguments = f"{self.cost}, {self._work_arrays()}, {parts.kernel_arguments}"
         call = if_else(is_small, serial_call, [f"_in_parts({arguments})"])
         scope = {"_in_parts": _by_rows(kernel, parallel), "_int32": "int32"}
         return CallPlan(is_small, call, "", scope)
 
-    def _work_arrays(self, parts):
-        """Print a function that allocates the work arrays for a number of shares."""
-        names = {"parts": "_parts"}
+    def _work_arrays(self):
+        """Print a function that allocates the work arrays for `_parts` shares."""
         arrays = [(shape, "_dtype") for shape in self.work.values()]
         arrays += [(shape, "_int32") for shape in self.integers.values()]
-        texts = [
-            f"_empty({parts.in_locals(renamed(tuple_text(shape), names))}, {kind})"
-            for shape, kind in arrays
-        ]
+        texts = [f"_empty({tuple_text(shape)}, {kind})" for shape, kind in arrays]
         return f"lambda _parts: {tuple_text(texts)}"
 
 
@@ -152,15 +148,14 @@ class _BySamples(_Partition):
         return [is_small, is_unsuited]
 
     def call_plan(self, module, kernel, parts, serial_call):
-        cost, passed = parts.in_locals(self.cost), parts.kernel_arguments
-        is_small, *is_unsuited = map(parts.in_locals, self.conditions(parts.signature))
+        cost, passed = self.cost, parts.kernel_arguments
+        is_small, *is_unsuited = self.conditions(parts.signature)
         flags = [name in self.sliced for name in parts.signature.inputs]
         parallel = self._parallel_kernel(module, kernel, parts)
         scope = {"_in_parts": _by_samples(kernel, parallel, flags, self.cache_blocks)}
         call = if_else(is_small, serial_call, [f"_in_parts({cost}, {passed})"])
         if self.layout is None:
             return CallPlan(is_small, call, "", scope)
-        entries = parts.in_locals(self.layout.entries)
         parallel = self._parallel_kernel(module, self.layout.kernel, parts, "S")
         scope |= {
             "_in_batch_last": _in_batch_last(kernel, parallel),
@@ -169,7 +164,7 @@ class _BySamples(_Partition):
         batch_last_call = if_else(
             is_small,
             [f"_thread_pool.run(_by_one_thread, {passed})"],
-            [f"_in_batch_last({entries}, {cost}, {passed})"],
+            [f"_in_batch_last({self.layout.entries}, {cost}, {passed})"],
         )
         call = if_else(is_unsuited[0], call, batch_last_call)
         needs_kernel = f"{is_unsuited[0]} or _by_one_thread_ready({passed})"
@@ -178,9 +173,9 @@ class _BySamples(_Partition):
     def _serial_blocks(self, module, kernel, signature):
         """Make the function by which one thread computes samples in the batch-last layout, block
         by block."""
-        sliced = [*self.sliced, *signature.outputs]
-        blocks = [f"{name}[_start:_stop]" if name in sliced else name for name in signature.arrays]
-        length = f"{sliced[0]}.shape[0]"
+        sliced = {*map(signature.variable, (*self.sliced, *signature.outputs))}
+        blocks = [f"{v}[_start:_stop]" if v in sliced else v for v in signature.variables]
+        length = f"{signature.variable(self.sliced[0])}.shape[0]"
         lines = [
             f"for _start in range(0, {length}, {BATCH_LAST_BLOCK_SAMPLES}):",
             f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
@@ -193,7 +188,7 @@ class _BySamples(_Partition):
         codes = "".join(slice_code if name in self.sliced else "w" for name in signature.inputs)
         codes += slice_code * len(signature.outputs)
         return module.parallel_kernel(
-            kernel, lambda: ParallelKernel(kernel, signature.kinds(), codes)
+            kernel, lambda: ParallelKernel(kernel, signature.kinds.values(), codes)
         )
 
 
@@ -260,16 +255,16 @@ class _BySums(_Partition):
             return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_part"
         self.part, self.is_whole_kernel = compiled(**options)(body), True
-        arrays = ", ".join(signature.arrays)
-        lines = [f"check_{name}({arrays})", f"_part({arrays}, {self._length}, True)"]
+        arrays = ", ".join(signature.variables)
+        lines = [f"check_{name}({arrays})", f"_part({arrays}, {self._length(signature)}, True)"]
         text = "\n".join([f"def {name}({arrays}):", *indented(lines)])
         scope = {f"check_{name}": module.names[f"check_{name}"], "_part": self.part}
         return module.compiled(text, scope, is_called_from_python=True, **options)
 
     def call_plan(self, module, kernel, parts, serial_call):
         signature, passed = parts.signature, parts.kernel_arguments
-        costs = ", ".join(map(parts.in_locals, self.costs))
-        *has_few_samples, is_small = map(parts.in_locals, self.conditions(signature))
+        costs = ", ".join(self.costs)
+        *has_few_samples, is_small = self.conditions(signature)
         sums = self._sums(signature)
         parallel = module.parallel_kernel(
             kernel, lambda: self._parallel_kernel(module, kernel, signature)
@@ -286,17 +281,16 @@ class _BySums(_Partition):
         scope, call = {"_in_parts": in_parts}, [f"_in_parts({costs}, {passed})"]
         if not has_few_samples:
             return CallPlan(is_small, if_else(is_small, serial_call, call), "", scope)
-        lines = [f"_kernel({', '.join(signature.arrays)}, {self._length}, True)"]
+        lines = [f"_kernel({', '.join(signature.variables)}, {self._length(signature)}, True)"]
         scope |= _serial_scope(module, kernel, signature, lines, self.part)
         call = if_else(is_small, [f"_thread_pool.run(_by_one_thread, {passed})"], call)
         call = if_else(has_few_samples[0], serial_call, call)
         needs_kernel = f"{has_few_samples[0]} or _by_one_thread_ready({passed})"
         return CallPlan(is_small, call, needs_kernel, scope)
 
-    @property
-    def _length(self):
-        """The text of the number of all samples."""
-        return f"{self.sliced[0]}.shape[0]"
+    def _length(self, signature):
+        """Print the number of all samples."""
+        return f"{signature.variable(self.sliced[0])}.shape[0]"
 
     def _sums(self, signature):
         """Name the results that are sums over samples."""
@@ -304,34 +298,33 @@ class _BySums(_Partition):
 
     def _parallel_kernel(self, module, kernel, signature):
         """Make the kernel that computes blocks of a part of the samples and adds up their sums."""
-        sums = self._sums(signature)
-        other_arrays = [name for name in signature.arrays if name not in sums]
-        blocks = {name: f"_block_{name}" for name in sums}
-        arguments = [
-            blocks.get(name, f"{name}[_start:_stop]" if name in self.sliced else name)
-            for name in signature.arrays
-        ]
+        sums, kinds = self._sums(signature), signature.kinds
+        totals = {signature.variable(name): f"_block_{name}" for name in sums}
+        names = [*(name for name in kinds if name not in sums), *sums]
+        sliced = {*map(signature.variable, self.sliced)}
+        blocks = {v: f"{v}[_start:_stop]" for v in sliced} | totals
+        arguments = [blocks.get(v, v) for v in signature.variables]
 
         def flat(name):
             return f"_shaped({name}, ({name}.size,))"
 
         lines = [
-            *(f"{name}[...] = 0" for name in sums),
-            f"{', '.join([*blocks.values(), 'memory'])} = _work_arrays({sums[0]}, "
-            f"{tuple_text(f'{name}.shape' for name in sums)}, ())",
-            "for _start in range(_first, _last, step):",
-            "    _stop = min(_start + step, _last)",
-            f"    _part({', '.join(arguments)}, {self._length}, _start == 0)",
-            *(f"    _add_onto({flat(name)}, {flat(block)})" for name, block in blocks.items()),
-            "_give_back(memory)",
+            *(f"{total}[...] = 0" for total in totals),
+            f"{', '.join([*totals.values(), '_memory'])} = _work_arrays({next(iter(totals))}, "
+            f"{tuple_text(f'{total}.shape' for total in totals)}, ())",
+            "for _start in range(_first, _last, _step):",
+            "    _stop = min(_start + _step, _last)",
+            f"    _part({', '.join(arguments)}, {self._length(signature)}, _start == 0)",
+            *(f"    _add_onto({flat(total)}, {flat(block)})" for total, block in totals.items()),
+            "_give_back(_memory)",
         ]
-        parameters = ", ".join([*other_arrays, *sums, "_first", "_last", "step"])
+        parameters = ", ".join([*map(signature.variable, names), "_first", "_last", "_step"])
         text = "\n".join([f"def {kernel.__name__}_blocks({parameters}):", *indented(lines)])
         scope = SHARING_NAMES | {"_part": self.part}
         return ParallelKernel(
             module.compiled(text, scope, counted=self.part.counted),
-            [*signature.kinds(other_arrays), *signature.kinds(sums), "intp", "intp", "intp"],
-            "w" * len(other_arrays) + "o" * len(sums) + "flw",
+            [*(kinds[name] for name in names), "intp", "intp", "intp"],
+            "w" * (len(names) - len(sums)) + "o" * len(sums) + "flw",
         )
 
 
@@ -341,7 +334,7 @@ PARTITIONS = {"": _Partition, "rows": _ByRows, "samples": _BySamples, "sums": _B
 def _serial_scope(module, kernel, signature, lines, inner_kernel):
     """Make a function that checks arguments as `kernel` does and runs `lines`, which call
     `inner_kernel` by the name `_kernel`; return the names by which public functions call it."""
-    arrays, check = ", ".join(signature.arrays), f"check_{kernel.__name__}"
+    arrays, check = ", ".join(signature.variables), f"check_{kernel.__name__}"
     name = f"{kernel.__name__}_by_one_thread"
     text = "\n".join([f"def {name}({arrays}):", *indented([f"{check}({arrays})", *lines])])
     scope = {check: module.names[check], "_kernel": inner_kernel}

@@ -31,12 +31,12 @@ class Module(_Module):
         parameters = _Signature(**signature)
         returned = self.returned(returns, parameters.outputs)
         parts = _Parts(parameters, returned, self.has_batch, self.cotangents(name))
-        inputs, outputs = tuple_text(parts.parameters), tuple_text(parts.outputs)
+        inputs, outputs = tuple_text(parts.variables), tuple_text(parts.outputs)
         lines = [
             f"_axes, {inputs} = _run.take()",
-            *parts.all_size_lines,
+            *parameters.size_lines(),
             *parts.shape_check(self.requirements, "_run.refuse()"),
-            f"_results = _run.results({parts.out_parameter}, {tuple_text(parts.result_shapes)})",
+            f"_results = _run.results({parts.out}, {tuple_text(parts.result_shapes)})",
             f"{outputs} = {parts.kernel_results}",
             f"_launch(_run, {parts.kernel_arguments})",
             f"{outputs} = _run.delivered(_results)",
