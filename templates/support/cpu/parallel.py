@@ -98,7 +98,7 @@ class _ByRows(_Partition):
             return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_share"
         share = compiled(is_called_from_python=True, **options)(body)
-        arrays = ", ".join(signature.variables)
+        arrays = ", ".join(_parameters(body, signature).values())
         text = f"def {name}({arrays}):\n    _share({arrays}, 0, 1)\n"
         kernel = module.compiled(text, {"_share": share}, is_called_from_python=True)
         kernel.share = share
@@ -255,8 +255,10 @@ class _BySums(_Partition):
             return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_part"
         self.part, self.is_whole_kernel = compiled(**options)(body), True
-        arrays = ", ".join(signature.variables)
-        lines = [f"check_{name}({arrays})", f"_part({arrays}, {self._length(signature)}, True)"]
+        parameters = _parameters(body, signature)
+        arrays = ", ".join(parameters.values())
+        length = f"{parameters[self.sliced[0]]}.shape[0]"
+        lines = [f"check_{name}({arrays})", f"_part({arrays}, {length}, True)"]
         text = "\n".join([f"def {name}({arrays}):", *indented(lines)])
         scope = {f"check_{name}": module.names[f"check_{name}"], "_part": self.part}
         return module.compiled(text, scope, is_called_from_python=True, **options)
@@ -343,6 +345,12 @@ def _serial_scope(module, kernel, signature, lines, inner_kernel):
     )
     module.by_one_thread[kernel.__name__] = function
     return {"_by_one_thread": function, "_by_one_thread_ready": ready(function)}
+
+
+def _parameters(body, signature):
+    """Map the arrays of a signature to the first parameters of a kernel's body."""
+    names = (*signature.inputs, *signature.outputs)
+    return dict(zip(names, body.__code__.co_varnames, strict=False))
 
 
 def _kinds(entry, shapes):
