@@ -74,9 +74,8 @@ def _real_but_for_rounding(entries: np.ndarray) -> np.ndarray:
     return entrywise(lambda z: NUMBERS.re(z) if abs(NUMBERS.im(z)) <= small else z)(entries)
 
 
-def stacked(signature: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def stacked(signature: str, function: Callable[..., Any], outputs: int = 1) -> Callable[..., Any]:
     """Apply a function of matrices or vectors to stacks of them."""
-    outputs = signature.partition("->")[2].count("(")
     return np.vectorize(function, otypes=[object] * outputs, signature=signature)
 
 
@@ -156,7 +155,7 @@ def _singular(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _svd(array: np.ndarray, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     if full_matrices and compute_uv and array.shape[-1] != array.shape[-2]:
         raise Imprecise("numpy.linalg.svd with full matrices")
-    factors = stacked("(m,n)->(m,k),(k),(k,n)", _singular)(array)
+    factors = stacked("(m,n)->(m,k),(k),(k,n)", _singular, 3)(array)
     return factors if compute_uv else factors[1]
 
 
@@ -312,14 +311,14 @@ LINALG = _Namespace(
         "inv": INV,
         "solve": lambda a, b: INV(a) @ b,
         "det": stacked("(n,n)->()", _determinant),
-        "slogdet": stacked("(n,n)->(),()", _sign_and_log),
+        "slogdet": stacked("(n,n)->(),()", _sign_and_log, 2),
         "cholesky": stacked("(n,n)->(n,n)", _cholesky),
-        "eigh": stacked("(n,n)->(n),(n,n)", _symmetric_eigen),
+        "eigh": stacked("(n,n)->(n),(n,n)", _symmetric_eigen, 2),
         "eigvalsh": stacked("(n,n)->(n)", lambda a: _symmetric_eigen(a)[0]),
-        "eig": stacked("(n,n)->(n),(n,n)", _eigen),
+        "eig": stacked("(n,n)->(n),(n,n)", _eigen, 2),
         "eigvals": stacked("(n,n)->(n)", lambda a: _eigen(a)[0]),
         "svd": _svd,
-        "qr": stacked("(m,n)->(m,k),(k,n)", _qr),
+        "qr": stacked("(m,n)->(m,k),(k,n)", _qr, 2),
         "pinv": stacked("(m,n)->(n,m)", _pinv),
         "matrix_rank": stacked("(m,n)->()", _rank),
         "norm": _norm,

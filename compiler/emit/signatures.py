@@ -92,18 +92,3 @@ def title(name: str) -> str:
 def inner_title(path: str) -> str:
     """Return the name of the named tuples within a named tuple."""
     return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
-
-
-def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
-    """Map the named tuples that functions return to their fields, separated by spaces."""
-    fields_by_name: dict[str, str] = {}
-
-    def add(result: Result, path: str) -> None:
-        if not isinstance(result, str):
-            fields_by_name[path] = " ".join(name for name, _ in result)
-            for _, part in result:
-                add(part, inner_title(path))
-
-    for function in functions:
-        add(function.result, title(function.name))
-    return fields_by_name

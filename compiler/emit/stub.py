@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription, Result
-from derivatrix.compiler.emit.signatures import inner_title, title, tuples
+from derivatrix.compiler.emit.signatures import inner_title, title
 from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.compiler.emit.target import Target
 from derivatrix.compiler.emit.texts import literal
@@ -35,12 +35,12 @@ class TupleText:
 def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
     """Render the stub of the module called `name`."""
     on_host = target.kernel_functions
-    classes = tuples(module.everything)
+    classes = _tuples(module, on_host)
     names = [function.name for function in module.everything]
     kernels = [f"{function.name}_kernel" for function in module.functions if on_host]
     kernels += ["KERNELS"] if target.kernel_table else []
-    public = [*FACTS, *kernels, *names, *classes]
-    rows = [fields.split() for name, fields in classes.items() if name.endswith("Row")]
+    public = [*FACTS, *kernels, *names, *(each.name for each in classes)]
+    rows = [each.fields for each in classes if each.name.endswith("Row")]
     has_outputs = not isinstance(module.facts["DECLARATION"], str)
     shapes = [a.shape for function in module.everything for a in function.plan.arguments]
     return (
@@ -57,7 +57,7 @@ def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
             ranks=max(map(len, shapes)),
             sample_ranks=sorted({len(shape) - 1 for shape in shapes if shape[:1] == (BATCH,)}),
             row_types=[f"_{place}" for place in range(max(map(len, rows), default=0))],
-            tuples=_tuples(module, on_host),
+            tuples=classes,
             functions=_functions(module) if on_host else _untyped(module),
         )
     )
