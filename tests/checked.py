@@ -22,7 +22,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
-from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.steps import Plan, Rows, Sums
 from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
 from derivatrix.runtime.support import FOLDER, file_digest
@@ -182,28 +182,27 @@ class Called:
 
     def parts(self, module: Any, arguments: Sequence[Any], sizes: Mapping[str, int]) -> bool:
         """Let threads do it, as `support.cpu.parts` does; whether a part failed."""
-        sums, rows, count, length = self.plan.sums, self.plan.rows, 3, 0
+        partition, count, length = self.plan.partition, 3, 0
         real = arguments[-1].dtype
         inputs, results = (
             arguments[: len(self.plan.arguments)],
             arguments[-len(self.plan.outputs) :],
         )
         given = [*arguments]
-        if rows is not None:
+        if isinstance(partition, Rows):
             dtypes = {"real": real, "integer": np.dtype(np.int32)}
             given += [
                 np.empty(lengths(each.shape, {**sizes, "parts": count}), dtypes[each.kind])
-                for each in rows.work_arrays
+                for each in partition.work_arrays
             ]
         else:
-            length = len(inputs[sums.sliced.index(True)] if sums else arguments[-1])
+            is_sum = isinstance(partition, Sums)
+            length = len(inputs[partition.sliced.index(True)] if is_sum else arguments[-1])
             count = max(1, min(count, length))
         totals = []
-        if sums is not None:
-            flags = [
-                not any(pair)
-                for pair in zip(sums.per_sample_outputs, sums.first_part_outputs, strict=True)
-            ]
+        if isinstance(partition, Sums):
+            kinds = partition.per_sample_outputs, partition.first_part_outputs
+            flags = [not any(pair) for pair in zip(*kinds, strict=True)]
             totals = list(itertools.compress(results, flags))
             others = [output for output, is_sum in zip(results, flags, strict=True) if not is_sum]
             given = [*inputs, *others]
@@ -221,7 +220,9 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
     """All kernels of a plan that can be called, but where they are another one's, too."""
     if getattr(module, plan.name).__name__ != plan.name:
         return
-    parts = (plan.sums.part,) if plan.sums else ()  # these are given what part of the work they do
+    parts = (
+        (plan.partition.part,) if isinstance(plan.partition, Sums) else ()
+    )  # these are given what part of the work they do
     for each in (plan, *plan.inner):
         if each in parts:
             continue

@@ -23,7 +23,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.plan.row_shares import PARTS
-from derivatrix.compiler.plan.steps import Plan, Step
+from derivatrix.compiler.plan.steps import Plan, Rows, Samples, Step, Sums
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support
 from derivatrix.templates.support.cpu.parts import border
@@ -125,13 +125,7 @@ def plain_kernel(
 def steps_of(function: Function, kind: str) -> list[Step]:
     """The steps of a kernel."""
     kernel = kernel_plan(function.derivatives, kind)
-    return [
-        *(
-            kernel.sums.part.every_step
-            if kernel.sums is not None and kernel.sums.is_whole_kernel
-            else kernel.steps
-        )
-    ]
+    return [*kernel.whole.every_step]
 
 
 def check_plain(
@@ -156,26 +150,27 @@ def run_plain(
     arrays = [np.array(values[argument.name], float, order="C") for argument in plan.arguments]
     inputs = [array if array.ndim else array[()] for array in arrays]
     with np.errstate(all="ignore"):
-        if plan.sums is not None and plan.sums.is_whole_kernel:
-            length = len(inputs[plan.sums.sliced.index(True)])
-            _run_sums(plan, inputs, outputs, calls, [(0, length)])
+        partition = plan.partition
+        if isinstance(partition, Sums) and partition.is_whole_kernel:
+            length = len(inputs[partition.sliced.index(True)])
+            _run_sums(partition, inputs, outputs, calls, [(0, length)])
         else:
             kernel = plain_kernel(plan, calls)
             kernel(*inputs, *outputs)
         again = [np.full_like(array, np.nan) for array in outputs]
         tolerance = 1e-12
-        if plan.parts is not None:
-            flags, batch_last = [*plan.parts.sliced, *(True for _ in again)], plan.parts.batch_last
+        if isinstance(partition, Samples):
+            flags, batch_last = [*partition.sliced, *(True for _ in again)], partition.batch_last
             part = kernel
             if batch_last is not None:  # systems are solved another way
                 part, tolerance = plain_kernel(batch_last.kernel, calls), 1e-9
             for begin, end in _parts(len(again[0])):
                 part(*_cut([*inputs, *again], flags, begin, end))
-        elif plan.rows is not None:
-            _run_rows(plan, values, inputs, again, calls)
-        elif plan.sums is not None and len(inputs[plan.sums.sliced.index(True)]):
-            parts = _parts(len(inputs[plan.sums.sliced.index(True)]))
-            _run_sums(plan, inputs, again, calls, parts)
+        elif isinstance(partition, Rows):
+            _run_rows(partition, _sizes(plan, values), inputs, again, calls)
+        elif partition is not None and len(inputs[partition.sliced.index(True)]):
+            parts = _parts(len(inputs[partition.sliced.index(True)]))
+            _run_sums(partition, inputs, again, calls, parts)
         else:
             return calls
         for one, other in zip(outputs, again, strict=True):
@@ -195,16 +190,15 @@ def _sizes(plan: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sy
 
 
 def _run_rows(
-    plan: Plan,
-    values: Mapping[str, np.ndarray],
+    rows: Rows,
+    sizes: Mapping[sympy.Basic, sympy.Basic],
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
     calls: list[str],
 ) -> None:
     """Fill the outputs phase by phase, share by share in
     any order: what a share reads of another one's before it is there, or no more, shows."""
-    rows, known = plan.rows, {**_sizes(plan, values), PARTS: sympy.Integer(3)}
-    assert rows is not None
+    known = {**sizes, PARTS: sympy.Integer(3)}
     share = plain_kernel(rows.kernel, calls, rows_text(rows, "f"))
     phases = [[phase] if rows.phases > 1 else [] for phase in range(rows.phases)]
     for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
@@ -222,15 +216,13 @@ def _run_rows(
 
 
 def _run_sums(
-    plan: Plan,
+    sums: Sums,
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
     calls: list[str],
     parts: Sequence[tuple[int, int]],
 ) -> None:
     """Fill the outputs part by part."""
-    sums = plan.sums
-    assert sums is not None
     part, length = plain_kernel(sums.part, calls), len(inputs[sums.sliced.index(True)])
     kinds = list(zip(outputs, sums.per_sample_outputs, sums.first_part_outputs, strict=True))
     for array, is_cut, is_alone in kinds:

@@ -108,18 +108,16 @@ def threaded_plan(
         # `nodes` have loops whose steps have the samples as an axis of matrices
         nodes = best_variant(_prepared(outputs, CPU, with_loops=False)).nodes
     batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
-    if sample_parts := parts(nodes, arguments, batch_last):
-        return dataclasses.replace(kernel, parts=sample_parts)
     prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
-    if sample_sums := sums(name, prepared, arguments, _part_plan):
-        kernel = dataclasses.replace(kernel, sums=sample_sums)
-        return (
-            dataclasses.replace(kernel, steps=(), constants=())
-            if sample_sums.is_whole_kernel
-            else kernel
-        )
     unfused = partial(_planned, name, arguments, outputs, candidates, UNFUSED_CPU)
-    return dataclasses.replace(kernel, rows=rows(kernel, unfused))
+    partition = (
+        parts(nodes, arguments, batch_last)
+        or sums(name, prepared, arguments, _part_plan)
+        or rows(kernel, unfused)
+    )
+    kernel = dataclasses.replace(kernel, partition=partition)
+    is_part = kernel.whole is not kernel
+    return dataclasses.replace(kernel, steps=(), constants=()) if is_part else kernel
 
 
 def _part_plan(

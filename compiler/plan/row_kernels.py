@@ -44,7 +44,7 @@ MEMORY_BOUND_OP_WEIGHT = sympy.Rational(3, 2)
 BARRIER_OPS = 100_000
 """Cost of the barrier between two phases, in scalar operations."""
 STORED_OP_WEIGHT = 2
-"""Weight of an operation whose result is stored, relative to an operation of `Parts`."""
+"""Weight of an operation whose result is stored, relative to an operation of `Samples`."""
 SHARE_PARAMETERS = ("part", "parts")
 """Parameters of a kernel for a share of the rows: the number of the share, the number of shares."""
 

@@ -19,7 +19,7 @@ from derivatrix.compiler.plan.sample_axis import (
     supports_batch_last,
     uses_sample_count,
 )
-from derivatrix.compiler.plan.steps import BatchLast, Parts, Plan
+from derivatrix.compiler.plan.steps import BatchLast, Plan, Samples
 
 MIN_SYSTEMS_BATCH_LAST = 16
 """Fewest samples for which systems of equations are solved in the batch-last layout."""
@@ -35,7 +35,7 @@ def parts(
     roots: Sequence[ir.Node],
     arguments: Sequence[ir.Leaf],
     batch_last: Callable[[sympy.Symbol], Plan],
-) -> Parts | None:
+) -> Samples | None:
     """Partition a kernel along the first axis of its outputs; None if its samples depend on each
     other. `roots` are pairwise contractions; `batch_last` plans the kernel of that layout."""
     samples = roots[0].shape[0] if roots and roots[0].shape else None
@@ -52,10 +52,10 @@ def parts(
     node_ops = [operation_count(node) for node in nodes]
     ops = sympy.Add(*node_ops, *(product(root.shape) for root in roots))
     has_fixed_ops = any(count.free_symbols and not count.has(samples) for count in node_ops)
-    partition = Parts(sliced, rounded_up(sympy.expand(ops)), has_fixed_ops)
+    partition = Samples(sliced, rounded_up(sympy.expand(ops)), has_fixed_ops)
     if has_fixed_ops or not _solves_systems(nodes, samples):
         return partition
-    kernel = replace(batch_last(samples), parts=partition)
+    kernel = replace(batch_last(samples), partition=partition)
     layout = BatchLast(
         kernel,
         entries_per_sample=entries(kernel).coeff(samples, 1),

@@ -467,7 +467,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Samples:
     """A partition of a kernel's work along the samples, the first axis of all outputs.
 
     sliced: for each argument, whether it is sliced along its first axis, too.
@@ -562,7 +562,7 @@ class Plan:
     outputs: (public name, buffer); sizes: named sizes, read off the arguments.
     constants: (name, array) of tables that the module has as variables.
     part_parameters: names of further parameters, numbers that select a part of the work.
-    parts, rows, sums: how threads share the work; at most one of them is not None.
+    partition: how threads share the work; None if they do not.
     """
 
     name: str
@@ -572,9 +572,7 @@ class Plan:
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
     part_parameters: tuple[str, ...] = ()
-    parts: Parts | None = None
-    rows: Rows | None = None
-    sums: Sums | None = None
+    partition: Rows | Samples | Sums | None = None
 
     @property
     def variants(self) -> tuple[Plan, ...]:
@@ -584,12 +582,12 @@ class Plan:
 
     @property
     def inner(self) -> tuple[Plan, ...]:
-        """The plans of the kernels that this one calls: its variants, and the kernels for parts of
+        """The plans of the kernels that this one calls: its variants, and the kernel for parts of
         the samples."""
-        part_plans = [self.sums.part] if self.sums else []
-        if self.parts and self.parts.batch_last:
-            part_plans.append(self.parts.batch_last.kernel)
-        return (*self.variants, *(p for plan in part_plans for p in (*plan.variants, plan)))
+        match self.partition:
+            case Sums(part=part) | Samples(batch_last=BatchLast(kernel=part)):
+                return (*self.variants, *part.variants, part)
+        return self.variants
 
     @property
     def with_callees(self) -> tuple[Plan, ...]:
@@ -607,7 +605,16 @@ class Plan:
             return False
         work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
         has_large = any(size.free_symbols for buffer in work for size in buffer.shape)
-        return self.parts is not None and not self.parts.has_fixed_ops and has_large
+        partition = self.partition
+        return isinstance(partition, Samples) and not partition.has_fixed_ops and has_large
+
+    @property
+    def whole(self) -> Plan:
+        """The plan whose steps are those of the kernel: that of a part, if it does all the work."""
+        match self.partition:
+            case Sums(part=part, is_whole_kernel=True):
+                return part
+        return self
 
     @property
     def every_step(self) -> tuple[Step, ...]:
@@ -634,7 +641,5 @@ class Plan:
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
-        parts = (
-            [indent(str(self.sums.part), "  ")] if self.sums and self.sums.is_whole_kernel else []
-        )
+        parts = [indent(str(self.whole), "  ")] if self.whole is not self else []
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *parts, *map(str, self.steps)])

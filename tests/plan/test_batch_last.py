@@ -11,6 +11,7 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.notation.declaration import text_function
+from derivatrix.compiler.plan.steps import Samples
 from tests.differentiate.test_identities import SIZES
 from tests.identities import IDENTITIES
 from tests.packages import sharing, warmed, with_threads
@@ -49,8 +50,8 @@ FUNCTIONS = {
 )
 def test_plans(name: str, kind: str) -> None:
     """The kernel for many samples makes what the usual one makes, and what the graph says."""
-    parts = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
-    assert parts is not None and parts.batch_last is not None
+    parts = kernel_plan(FUNCTIONS[name].derivatives, kind).partition
+    assert isinstance(parts, Samples) and parts.batch_last is not None
     check_plain(FUNCTIONS[name], kind, {"batch": 11, "n": 4, "k": 3}, 1e-9)
 
 
@@ -65,8 +66,8 @@ def test_identities(kind: str) -> None:
         inputs = [dx.Array(leaf) for leaf in single.inputs]
         expression = dx.Array(single.expression)
         function = dx.function("f", inputs, expression, batch=inputs, wrt=identity.wrt.split())
-        parts = kernel_plan(function.derivatives, kind).parts
-        if parts is not None and parts.batch_last is not None:
+        parts = kernel_plan(function.derivatives, kind).partition
+        if isinstance(parts, Samples) and parts.batch_last is not None:
             check_plain(function, kind, {**SIZES[0], "batch": 9}, 1e-8)
             checked += 1
     assert checked > 30
@@ -111,8 +112,8 @@ def test_where_it_is_not_done() -> None:
         dx.function("f", [A, B], A @ B, batch=[A, B]),
         dx.function("f", [S, x], dx.expm(S) @ dx.solve(S, x), batch=[S, x]),
     ):
-        parts = kernel_plan(function.derivatives, "value").parts
-        assert parts is not None and parts.batch_last is None
+        parts = kernel_plan(function.derivatives, "value").partition
+        assert isinstance(parts, Samples) and parts.batch_last is None
 
 
 @pytest.fixture(scope="module")

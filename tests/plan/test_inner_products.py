@@ -58,9 +58,7 @@ def lines_of(output: dx.Array) -> list[str]:
     function = dx.function("f", inputs, output)
     check_plain(function, "value", SIZES)
     kernel = kernel_plan(function.derivatives, "value")
-    text = kernel_text(
-        kernel.sums.part if kernel.sums and kernel.sums.is_whole_kernel else kernel, "f", ""
-    )
+    text = kernel_text(kernel.whole, "f", "")
     return [line for step in text.steps for line in step.lines]
 
 

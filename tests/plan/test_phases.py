@@ -65,8 +65,8 @@ def phases(rows: Rows) -> list[Only]:
 def test_phases_make_the_whole(name: str, sizes: dict[str, int]) -> None:
     """Run as plain Python, share by share in several orders."""
     function, kind, count = PHASED[name]
-    rows = planned(name).rows
-    assert rows is not None and rows.phases == count
+    rows = planned(name).partition
+    assert isinstance(rows, Rows) and rows.phases == count
     check_plain(function, kind, sizes)
 
 
@@ -75,23 +75,25 @@ def test_every_phase_is_needed(name: str) -> None:
     """Two phases in one are wrong in some order of the shares."""
     function, _, count = PHASED[name]
     made, values = planned(name), draw_all(function, sizes=SIZES[0])
-    assert made.rows is not None
+    assert isinstance(made.partition, Rows)
     for number in range(count - 1):
-        steps = list(phases(made.rows))
+        steps = list(phases(made.partition))
         steps[number + 1] = dataclasses.replace(
             steps[number + 1], condition=steps[number].condition
         )
-        kernel = dataclasses.replace(made.rows.kernel, steps=tuple(steps))
-        rows = dataclasses.replace(made.rows, kernel=kernel)
+        kernel = dataclasses.replace(made.partition.kernel, steps=tuple(steps))
+        rows = dataclasses.replace(made.partition, kernel=kernel)
         shapes = [[7 for _ in buffer.shape] for _, buffer in made.outputs]
         with pytest.raises(AssertionError):
-            run_plain(dataclasses.replace(made, rows=rows), values, list(map(np.empty, shapes)))
+            run_plain(
+                dataclasses.replace(made, partition=rows), values, list(map(np.empty, shapes))
+            )
 
 
 def test_a_matrix_is_read_once() -> None:
     """Sums over its rows and along them are one loop: each thread adds up its own rows."""
-    rows = planned("residual").rows
-    assert rows is not None and [buffer.name for buffer in rows.work_arrays] == [
+    rows = planned("residual").partition
+    assert isinstance(rows, Rows) and [buffer.name for buffer in rows.work_arrays] == [
         "out_a_parts",
         "t0",
     ]
@@ -116,8 +118,8 @@ def test_what_is_read_before_it_is_complete() -> None:
 
 def test_a_sum_that_each_thread_makes() -> None:
     """Scalars are made again in each phase that reads them, and results once."""
-    direction, form = planned("direction").rows, planned("form").rows
-    assert direction is not None and form is not None
+    direction, form = planned("direction").partition, planned("form").partition
+    assert isinstance(direction, Rows) and isinstance(form, Rows)
     texts = ["\n".join(map(str, phase.steps)) for phase in phases(direction)]
     assert [len(re.findall(r"^nest a\d =", text, re.M)) for text in texts] == [0, 0, 3, 0, 0]
     steps = [step for step in form.kernel.every_step if isinstance(step, LoopNest)]
@@ -129,7 +131,7 @@ def test_a_sum_that_each_thread_makes() -> None:
 def test_what_is_not_phased(body: dx.Expr) -> None:
     """Factorisations, and products of matrices, which have threads of their own."""
     kernel = kernel_plan(Derivatives(dx.function("f", [A, B, a], body)), "value")
-    assert kernel.rows is None
+    assert kernel.partition is None
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -13,7 +13,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.steps import Guard, Loop, LoopNest, Plan
+from derivatrix.compiler.plan.steps import Guard, Loop, LoopNest, Plan, Rows
 from tests.packages import with_threads
 from tests.plain import check_plain
 
@@ -47,8 +47,8 @@ def planned(function: Function, kind: str) -> Plan:
 @pytest.mark.parametrize("name", SHARED)
 def test_what_is_shared(name: str) -> None:
     kernel = planned(*SHARED[name])
-    assert kernel.rows is not None and kernel.parts is None
-    plan = kernel.rows.kernel
+    assert isinstance(kernel.partition, Rows)
+    plan = kernel.partition.kernel
     loops = [part for step in plan.steps if isinstance(step, LoopNest) for part in step.body]
     assert any(isinstance(part, Loop) and part.start != 0 for part in loops)
 
@@ -56,13 +56,13 @@ def test_what_is_shared(name: str) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_not_shared(name: str) -> None:
     """Samples are shared in another way; products of matrices have threads of their own."""
-    assert planned(*WHOLE[name]).rows is None
+    assert not isinstance(planned(*WHOLE[name]).partition, Rows)
 
 
 def test_what_one_thread_does() -> None:
     """A sum that is a result is made once."""
-    rows = planned(*SHARED["curved"]).rows
-    assert rows is not None
+    rows = planned(*SHARED["curved"]).partition
+    assert isinstance(rows, Rows)
     plan = rows.kernel
     guarded = [step for step in plan.steps if isinstance(step, LoopNest) and alone(step)]
     assert ["out_value" in step.comment for step in guarded] == [True]
@@ -70,8 +70,8 @@ def test_what_one_thread_does() -> None:
 
 def test_columns_of_what_is_read_row_by_row() -> None:
     """A sum over rows is made for a share of the columns."""
-    rows = planned(*SHARED["totals"]).rows
-    assert rows is not None
+    rows = planned(*SHARED["totals"]).partition
+    assert isinstance(rows, Rows)
     plan = rows.kernel
     *_, last = plan.steps
     assert isinstance(last, LoopNest)

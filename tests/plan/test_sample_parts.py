@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
+from derivatrix.compiler.plan.steps import Samples
 from derivatrix.templates.support.cpu import parts
 from tests.packages import sharing, support_file, warmed, with_threads
 
@@ -29,8 +31,8 @@ shared = dx.function("shared", [x, W], dx.tanh(W @ x), batch=[x])
 
 
 def sliced(function: dx.Function, kind: str) -> tuple[bool, ...] | None:
-    made = kernel_plan(Derivatives(function), kind).parts
-    return None if made is None else made.sliced
+    made = kernel_plan(Derivatives(function), kind).partition
+    return made.sliced if isinstance(made, Samples) else None
 
 
 def test_what_is_cut() -> None:
@@ -107,20 +109,24 @@ def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_BLOCK_BYTES", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
-    parts._by_samples(whole, shared, (True, False), True)(10, given, np.ones(4), out)
+    in_parts, in_blocks = (
+        parts._in_parts(whole, shared, partial(parts._by_samples, (True, False), cache_blocks))
+        for cache_blocks in (False, True)
+    )
+    in_blocks((10,), given, np.ones(4), out)
     assert asked.pop() == 2  # of 7 samples at most
-    parts._by_samples(whole, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
+    in_blocks((10,), given, np.ones((10, 4)), out)
     assert asked.pop() == 1  # what each part reads as a whole is as large
     least = parts.MIN_OPS_PER_THREAD
     for threads, work, count in [(2, least, 2), (99, 3 * least, 4), (99, 1e9, 10)]:
         monkeypatch.setattr(parts, "_THREADS", threads)
-        parts._by_samples(whole, shared, (True, False), False)(int(work), given, np.ones(4), out)
+        in_parts((int(work),), given, np.ones(4), out)
         assert asked.pop() == count
     monkeypatch.setattr(parts, "_THREADS", 3)
-    parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    in_blocks((10**7,), given, np.ones(4), out)
     assert asked.pop() == 3
     monkeypatch.setattr(parts, "_BLOCK_BYTES", 64)
-    parts._by_samples(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    in_blocks((10**7,), given, np.ones(4), out)
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
 
 

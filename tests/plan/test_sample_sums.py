@@ -14,7 +14,7 @@ from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sample_sums
-from derivatrix.compiler.plan.steps import Gemm, Plan
+from derivatrix.compiler.plan.steps import Gemm, Plan, Sums
 from derivatrix.compiler.plan.visit import buffers
 from tests.packages import sharing, support_file, warmed, with_threads
 from tests.plain import check_plain
@@ -80,7 +80,7 @@ def test_parts_add_up(
     monkeypatch.setattr(sample_sums, "MIN_OPS_PER_READ", reuse)
     function, kind = ADDED[name]
     kernel = planned(function, kind)
-    assert kernel.sums is not None and kernel.parts is None and kernel.rows is None
+    assert isinstance(kernel.partition, Sums)
     check_plain(function, kind, {**sizes, "batch": sizes["N"]})
 
 
@@ -88,22 +88,22 @@ def test_parts_add_up(
 def test_what_is_not_added_part_by_part(name: str) -> None:
     """Samples that need others first; results that are not linear in sums; products of matrices,
     which have threads of their own."""
-    assert planned(*TOGETHER[name]).sums is None
+    assert not isinstance(planned(*TOGETHER[name]).partition, Sums)
 
 
 def test_what_is_cut() -> None:
-    sums = planned(*ADDED["by samples too"]).sums
-    assert sums is not None
+    sums = planned(*ADDED["by samples too"]).partition
+    assert isinstance(sums, Sums)
     assert (sums.sliced, sums.per_sample_outputs) == ((True, False, False), (True, False))
-    sums = planned(*ADDED["logistic"]).sums
-    assert sums is not None
+    sums = planned(*ADDED["logistic"]).partition
+    assert isinstance(sums, Sums)
     assert (sums.sliced, sums.per_sample_outputs) == ((True, False, True), (False, False))
 
 
 def test_the_order_of_axes() -> None:
     """Samples come last in memory where what is read is used often; short axes then do no harm."""
-    mixture, linear = (planned(*ADDED[name]).sums for name in ("mixture", "logistic"))
-    assert mixture is not None and linear is not None
+    mixture, linear = (planned(*ADDED[name]).partition for name in ("mixture", "logistic"))
+    assert isinstance(mixture, Sums) and isinstance(linear, Sums)
     assert mixture.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST and linear.min_samples == 1
     made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
     assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
@@ -113,8 +113,8 @@ def test_the_order_of_axes() -> None:
 
 def test_a_stack_of_products_with_the_samples_last() -> None:
     """BLAS multiplies without copies."""
-    sums = planned(*ADDED["stack of products"]).sums
-    assert sums is not None and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
+    sums = planned(*ADDED["stack of products"]).partition
+    assert isinstance(sums, Sums) and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
     products = [step for step in sums.part.steps if isinstance(step, Gemm)]
     assert len(products) == 2
     work = {buffer for step in products for buffer in buffers(step) if buffer.role == "work"}
@@ -125,8 +125,8 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are added up part by part, where the arrays of all samples do not stay in the cache, by
     one thread or by several: BLAS has one for each part."""
     function, kind = ADDED["layers"]
-    sums = planned(function, kind).sums
-    assert sums is not None and sums.is_blas_bound and sums.min_samples == 1
+    sums = planned(function, kind).partition
+    assert isinstance(sums, Sums) and sums.is_blas_bound and sums.min_samples == 1
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
@@ -143,8 +143,8 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weighted_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread computes the one of its samples, by one thread of BLAS."""
     function = ADDED["logistic"][0]
-    sums = planned(function, "hessian").sums
-    assert sums is not None and sums.is_gram_bound and not sums.is_blas_bound
+    sums = planned(function, "hessian").partition
+    assert isinstance(sums, Sums) and sums.is_gram_bound and not sums.is_blas_bound
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, targets = generator.normal(size=(4000, 40)), generator.normal(size=4000)

@@ -26,7 +26,7 @@ from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import assignment
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
-from derivatrix.compiler.plan.steps import Gemm, Plan
+from derivatrix.compiler.plan.steps import Gemm, Plan, Rows, Samples, Sums
 from derivatrix.compiler.targets import cpu
 
 HELPERS = (
@@ -148,19 +148,20 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
     """Print the kernels of a plan: parts or shares, variants, and the kernel itself."""
     order = f"One order of multiplication for `{kind}`."
     checked = signature_text(plan) if public else None
-    sums, before = plan.sums, []
-    if sums is not None and sums.is_whole_kernel:
-        before = [kernel_text(variant, owner, order) for variant in sums.part.variants]
-        part_kernel = kernel_text(sums.part, owner, summary, checked=checked)
-        return [*before, replace(part_kernel, checked=())]
-    if sums is not None:
-        part = f"What a part of the samples adds to the results of `{kind}`."
-        before = _texts(sums.part, False, owner, kind, part)
-    before += [kernel_text(variant, owner, order) for variant in plan.variants]
-    if plan.rows is not None and is_own_share(plan):
-        share = replace(plan.rows.kernel, name=plan.name)
-        return [*before, share_text(share, owner, summary, checked)]
-    before += [rows_text(plan.rows, owner)] if plan.rows else []
+    partition, whole = plan.partition, plan.whole
+    before = [kernel_text(variant, owner, order) for variant in whole.variants]
+    match partition:
+        case Sums() if whole is partition.part:
+            part_kernel = kernel_text(whole, owner, summary, checked=checked)
+            return [*before, replace(part_kernel, checked=())]
+        case Sums():
+            part = f"What a part of the samples adds to the results of `{kind}`."
+            before = [*_texts(partition.part, False, owner, kind, part), *before]
+        case Rows() if is_own_share(plan):
+            share = replace(partition.kernel, name=plan.name)
+            return [*before, share_text(share, owner, summary, checked)]
+        case Rows():
+            before.append(rows_text(partition, owner))
     return [*before, kernel_text(plan, owner, summary, checked=checked)]
 
 
@@ -169,7 +170,8 @@ def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     formula = "; ".join(function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     short = formula and len(formula) < MAX_SUMMARY_LENGTH
-    if function.plan.parts is not None and function.plan.parts.batch_last is not None:
-        batch_last = function.plan.parts.batch_last.kernel
-        yield batch_last, f"`{function.name}` for many samples, which come last in memory."
+    partition = function.plan.partition
+    if isinstance(partition, Samples) and partition.batch_last is not None:
+        summary = f"`{function.name}` for many samples, which come last in memory."
+        yield partition.batch_last.kernel, summary
     yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."

@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.row_shares import PART, PARTS
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence, Rows, Sums
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence, Rows, Samples, Sums
 from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import (
@@ -99,8 +99,8 @@ def _uses_registered_routine(kernel: Kernel) -> bool:
 
 def is_own_share(plan: Plan) -> bool:
     """Return whether the kernel is its own share of the rows: number 0 of 1."""
-    rows = plan.rows
-    if rows is None or rows.work_arrays or rows.phases > 1:
+    rows = plan.partition
+    if not isinstance(rows, Rows) or rows.work_arrays or rows.phases > 1:
         return False
     bounds = {
         bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
@@ -112,28 +112,30 @@ def is_own_share(plan: Plan) -> bool:
 def _partition(plan: Plan) -> tuple[list[sympy.Expr], tuple[str, dict[str, object]] | None]:
     """Describe how threads share the work of a kernel, by the options of a partition of
     `support.cpu.parallel`, None if they do not; and list the costs that decide on it."""
-    if plan.rows is not None:
-        return [plan.rows.gain], ("rows", _rows_options(plan, plan.rows))
-    if plan.parts is not None:
-        parts = plan.parts
-        samples = [argument.shape[0] for argument in compress(plan.arguments, parts.sliced)]
-        costs = [parts.ops, *samples]
-        options: dict[str, object] = {"cost": size_text(parts.ops)}
-        options["sliced"] = _flagged_names(plan, parts.sliced)
-        if plan.has_cache_blocks:
-            options["cache_blocks"] = True
-        if layout := parts.batch_last:
-            costs.append(layout.entries_per_sample)
-            entries = size_text(layout.entries_per_sample)
-            limits = layout.min_samples, layout.max_ratio, layout.max_entries
-            options["batch_last"] = (layout.kernel.name, entries, *map(int, limits))
-        return costs, ("samples", options)
-    if plan.sums is None:
+    partition = plan.partition
+    if partition is None:
         return [], None
-    sums = plan.sums
-    samples = [argument.shape[0] for argument in compress(plan.arguments, sums.sliced)]
-    costs = [sums.ops_per_sample, sums.ops_per_part, sums.entries_per_sample, *samples]
-    return costs, ("sums", _sums_options(plan, sums))
+    if isinstance(partition, Rows):
+        return [partition.gain], ("rows", _rows_options(plan, partition))
+    samples = [argument.shape[0] for argument in compress(plan.arguments, partition.sliced)]
+    if isinstance(partition, Sums):
+        costs = [partition.ops_per_sample, partition.ops_per_part, partition.entries_per_sample]
+        return [*costs, *samples], ("sums", _sums_options(plan, partition))
+    layout = partition.batch_last
+    entries = [layout.entries_per_sample] if layout else []
+    return [partition.ops, *entries, *samples], ("samples", _samples_options(plan, partition))
+
+
+def _samples_options(plan: Plan, partition: Samples) -> dict[str, object]:
+    options: dict[str, object] = {"cost": size_text(partition.ops)}
+    options["sliced"] = _flagged_names(plan, partition.sliced)
+    if plan.has_cache_blocks:
+        options["cache_blocks"] = True
+    if layout := partition.batch_last:
+        entries = size_text(layout.entries_per_sample)
+        limits = layout.min_samples, layout.max_ratio, layout.max_entries
+        options["batch_last"] = (layout.kernel.name, entries, *map(int, limits))
+    return options
 
 
 def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:

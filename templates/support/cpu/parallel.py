@@ -7,13 +7,15 @@ kernel for parts of it (see `shared_work`). Costs are texts in terms of sizes.
 # mypy: allow-untyped-defs
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..common.limits import MIN_OPS_PER_THREAD
 from ..common.signature import indented, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
-from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, add_onto
+from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, _in_parts, add_onto
 from .shared_work import ParallelKernel
+from .thread_pool import _THREAD_POOL
 
 MAX_CACHED_ENTRIES = 120_000
 """Entries of all samples up to which they stay in the cache, so that blocks do not pay."""
@@ -114,9 +116,9 @@ class _ByRows(_Partition):
         parallel = module.parallel_kernel(
             kernel, lambda: ParallelKernel(share, kinds, codes, self.phases)
         )
-        arguments = f"{self.cost}, {self._work_arrays()}, {parts.kernel_arguments}"
+        arguments = f"({self.cost}, {self._work_arrays()}), {parts.kernel_arguments}"
         call = if_else(is_small, serial_call, [f"_in_parts({arguments})"])
-        scope = {"_in_parts": _by_rows(kernel, parallel), "_int32": "int32"}
+        scope = {"_in_parts": _in_parts(kernel, parallel, _by_rows), "_int32": "int32"}
         return CallPlan(is_small, call, "", scope)
 
     def _work_arrays(self):
@@ -152,19 +154,20 @@ class _BySamples(_Partition):
         is_small, *is_unsuited = self.conditions(parts.signature)
         flags = [name in self.sliced for name in parts.signature.inputs]
         parallel = self._parallel_kernel(module, kernel, parts)
-        scope = {"_in_parts": _by_samples(kernel, parallel, flags, self.cache_blocks)}
-        call = if_else(is_small, serial_call, [f"_in_parts({cost}, {passed})"])
+        cut = partial(_by_samples, flags, self.cache_blocks)
+        scope = {"_in_parts": _in_parts(kernel, parallel, cut)}
+        call = if_else(is_small, serial_call, [f"_in_parts(({cost},), {passed})"])
         if self.layout is None:
             return CallPlan(is_small, call, "", scope)
         parallel = self._parallel_kernel(module, self.layout.kernel, parts, "S")
         scope |= {
-            "_in_batch_last": _in_batch_last(kernel, parallel),
+            "_in_batch_last": _in_parts(kernel, parallel, _in_batch_last),
             **self._serial_blocks(module, kernel, parts.signature),
         }
         batch_last_call = if_else(
             is_small,
             [f"_thread_pool.run(_by_one_thread, {passed})"],
-            [f"_in_batch_last({self.layout.entries}, {cost}, {passed})"],
+            [f"_in_batch_last(({self.layout.entries}, {cost}), {passed})"],
         )
         call = if_else(is_unsuited[0], call, batch_last_call)
         needs_kernel = f"{is_unsuited[0]} or _by_one_thread_ready({passed})"
@@ -271,16 +274,13 @@ class _BySums(_Partition):
         parallel = module.parallel_kernel(
             kernel, lambda: self._parallel_kernel(module, kernel, signature)
         )
-        in_parts = _by_sums(
-            kernel,
-            parallel,
-            [name in self.sliced for name in signature.inputs],
-            [name in sums for name in signature.outputs],
-            self.min_samples,
-            self.is_blas_bound,
-            self.is_gram_bound,
-        )
-        scope, call = {"_in_parts": in_parts}, [f"_in_parts({costs}, {passed})"]
+        sliced = [name in self.sliced for name in signature.inputs]
+        bounds = self.min_samples, self.is_blas_bound, self.is_gram_bound
+        cut = partial(_by_sums, sliced, *bounds)
+        flags = [name in sums for name in signature.kinds]
+        run = _THREAD_POOL.run_by_one_thread if self.is_gram_bound else _THREAD_POOL.run
+        scope = {"_in_parts": _in_parts(kernel, parallel, cut, flags, run)}
+        call = [f"_in_parts(({costs}), {passed})"]
         if not has_few_samples:
             return CallPlan(is_small, if_else(is_small, serial_call, call), "", scope)
         lines = [f"_kernel({', '.join(signature.variables)}, {self._length(signature)}, True)"]

@@ -3,6 +3,7 @@
 # mypy: allow-untyped-defs
 
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from numba import config
@@ -25,99 +26,100 @@ _MIN_WORK_RATIO = 8
 """Smallest ratio of the work for the samples of a part to the work that every part repeats."""
 
 
-def _by_samples(kernel, parallel, sliced, cache_blocks):
-    """Make a function that calls a kernel for parts of its samples, one for each thread; or, with
-    `cache_blocks`, for blocks that fit in the cache. sliced: flags of the inputs that are sliced
-    along their first axis, as all outputs are."""
+class _Cut(NamedTuple):
+    """How the work of a call is cut into parts. threads: most threads that compute them. length: of
+    the axis along which parts are slices. arguments: further ones of the kernel for a part."""
 
-    def call(ops, *arrays):
-        """Call it. ops: estimated operations."""
-        length = arrays[-1].shape[0]
-        threads = parts = max(1, min(_THREADS, length, 1 + ops // MIN_OPS_PER_THREAD))
-        if cache_blocks:
-            flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
-            whole_bytes = _bytes(arrays, [not is_sliced for is_sliced in flags])
-            block_bytes = max(_BLOCK_BYTES, 4 * whole_bytes)
-            step = block_bytes * length // max(1, _bytes(arrays, flags))
-            parts = _part_count(threads, length, step)
-        if parts == 1 or _THREAD_POOL.submit(
-            parallel, threads, parts, length, arrays[-1].dtype, arrays
-        ):
-            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
-
-    return call
+    threads: int
+    parts: int
+    length: int = 0
+    arguments: tuple = ()
 
 
-def _in_batch_last(kernel, parallel):
-    """Make a function that does the work of a kernel in the batch-last layout, by `parallel`, for
-    blocks of samples that fit in the cache."""
+def _in_parts(kernel, parallel, cut, sums=(), run=_THREAD_POOL.run):
+    """Make a function that calls `parallel` for the parts of the work of a kernel.
 
-    def call(entries, ops, *arrays):
-        """Call it. ops: estimated operations; entries: memory of a sample, in numbers."""
-        length = arrays[-1].shape[0]
-        threads = max(1, min(_THREADS, length, 1 + ops // MIN_OPS_PER_THREAD))
-        step = 2 * _BLOCK_BYTES // max(1, arrays[-1].itemsize * entries)
-        parts = _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step))
-        if _THREAD_POOL.submit(parallel, threads, parts, length, arrays[-1].dtype, arrays):
-            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
+    cut: arrays and costs -> the `_Cut`, or None if one thread is to `run` the kernel. sums: flags
+    of the arrays that are sums over the parts, each of which has its own array; none by default."""
 
-    return call
-
-
-def _part_count(threads, length, step):
-    """Count the parts of at most `step` samples, a multiple of the number of threads."""
-    return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
-
-
-def _by_rows(kernel, parallel):
-    """Make a function that calls a kernel for shares of its rows by a few threads: more write no
-    faster, and each allocates temporary arrays."""
-
-    def call(ops, work_arrays, *arrays):
-        """Call it. ops: estimated operations; work_arrays: allocates the arrays that phases share,
-        for a number of threads."""
-        count = min(_THREADS, MAX_WRITING_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
-        real, arguments = arrays[-1].dtype, (*arrays, *work_arrays(count)) if count > 1 else ()
-        if count == 1 or _THREAD_POOL.submit(parallel, count, count, 0, real, arguments):
-            _THREAD_POOL.run(kernel, *arrays)
-
-    return call
-
-
-def _by_sums(kernel, parallel, sliced, sums, min_samples, is_blas_bound, is_gram_bound):
-    """Make a function that computes results that are sums over samples: threads call `parallel` for
-    partial sums. sums: flags of the results that are sums; min_samples: fewest samples in a block;
-    is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each thread has one
-    block, for which BLAS computes Gram matrices."""
-
-    def call(entries, ops, ops_per_part, *arrays):
-        """Call it. entries: memory of a sample, in numbers; ops: estimated operations for a sample;
-        ops_per_part: those that each part adds."""
-        length = arrays[sliced.index(True)].shape[0]
-        whole_bytes = _bytes(arrays[: len(sliced)], [not is_sliced for is_sliced in sliced])
-        block_bytes, min_step = max(_BLOCK_BYTES, 4 * whole_bytes), min_samples
-        if is_blas_bound:
-            block_bytes, min_step = max(_BLAS_BLOCK_BYTES, whole_bytes), _MIN_BLAS_SAMPLES
-        step = block_bytes // max(1, arrays[-1].itemsize * entries)
-        step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
-        count = max(1, min(_THREADS, length // step, 1 + ops * length // MIN_OPS_PER_THREAD))
-        if is_gram_bound:
-            step = length
-            if count == 1:
-                _THREAD_POOL.run_by_one_thread(kernel, *arrays)
-                return
-        inputs, results = arrays[: len(sliced)], arrays[len(sliced) :]
-        totals = list(compress(results, sums))
-        other_results = [result for result, is_sum in zip(results, sums, strict=True) if not is_sum]
-        partial_sums = [np.empty((count, *total.shape), total.dtype) for total in totals]
-        arguments = (*inputs, *other_results, *partial_sums, step)
-        if _THREAD_POOL.submit(parallel, count, count, length, arrays[-1].dtype, arguments):
-            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
+    def call(costs, *arrays):
+        """Call it. costs: see the function that cuts."""
+        pieces = cut(arrays, *costs)
+        if pieces is None:
+            run(kernel, *arrays)
+            return
+        threads, parts, length, further = pieces
+        flags = sums or [False] * len(arrays)
+        totals = [*compress(arrays, flags)]
+        partial_sums = [np.empty((parts, *total.shape), total.dtype) for total in totals]
+        others = (array for array, is_sum in zip(arrays, flags, strict=True) if not is_sum)
+        arguments = (*others, *partial_sums, *further)
+        if _THREAD_POOL.submit(parallel, threads, parts, length, arrays[-1].dtype, arguments):
+            run(kernel, *arrays)  # raises what the part raised
             return
         for total, partials in zip(totals, partial_sums, strict=True):
             np.add.reduce(partials, axis=0, out=total)
 
     return call
+
+
+def _by_rows(arrays, ops, work_arrays):
+    """Cut the work by rows, for a few threads: more write no faster, and each allocates temporary
+    arrays. ops: estimated operations; work_arrays: allocates the arrays that phases share, for a
+    number of threads."""
+    count = min(MAX_WRITING_THREADS, _thread_count(ops))
+    return _Cut(count, count, 0, work_arrays(count)) if count > 1 else None
+
+
+def _by_samples(sliced, cache_blocks, arrays, ops):
+    """Cut the work by samples, a part for each thread; or, with `cache_blocks`, in blocks that fit
+    in the cache. sliced: flags of the inputs that are sliced along their first axis, as all outputs
+    are. ops: estimated operations."""
+    length = arrays[-1].shape[0]
+    threads = parts = max(1, min(length, _thread_count(ops)))
+    if cache_blocks:
+        flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
+        whole_bytes = _bytes(arrays, [not is_sliced for is_sliced in flags])
+        block_bytes = max(_BLOCK_BYTES, 4 * whole_bytes)
+        parts = _part_count(threads, length, block_bytes * length // max(1, _bytes(arrays, flags)))
+    return _Cut(threads, parts, length) if parts > 1 else None
+
+
+def _in_batch_last(arrays, entries, ops):
+    """Cut the work in the batch-last layout, in blocks of samples that fit in the cache. entries:
+    memory of a sample, in numbers; ops: estimated operations."""
+    length = arrays[-1].shape[0]
+    threads = max(1, min(length, _thread_count(ops)))
+    step = 2 * _BLOCK_BYTES // max(1, arrays[-1].itemsize * entries)
+    return _Cut(threads, _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step)), length)
+
+
+def _by_sums(sliced, min_samples, is_blas_bound, is_gram_bound, arrays, entries, ops, ops_per_part):
+    """Cut the work by samples over which results are sums. min_samples: fewest samples in a block;
+    is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each thread has one
+    block, for which BLAS computes Gram matrices. entries: memory of a sample, in numbers; ops:
+    estimated operations for a sample; ops_per_part: those that each part adds."""
+    length = arrays[sliced.index(True)].shape[0]
+    whole_bytes = _bytes(arrays[: len(sliced)], [not is_sliced for is_sliced in sliced])
+    block_bytes, min_step = max(_BLOCK_BYTES, 4 * whole_bytes), min_samples
+    if is_blas_bound:
+        block_bytes, min_step = max(_BLAS_BLOCK_BYTES, whole_bytes), _MIN_BLAS_SAMPLES
+    step = block_bytes // max(1, arrays[-1].itemsize * entries)
+    step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
+    count = max(1, min(length // step, _thread_count(ops * length)))
+    if is_gram_bound:
+        return _Cut(count, count, length, (length,)) if count > 1 else None
+    return _Cut(count, count, length, (step,))
+
+
+def _thread_count(ops):
+    """Count the threads that an estimated number of operations pays for."""
+    return min(_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
+
+
+def _part_count(threads, length, step):
+    """Count the parts of at most `step` samples, a multiple of the number of threads."""
+    return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
 
 
 @compiled(linked=True)
