@@ -24,7 +24,13 @@ from derivatrix.templates.support.common.limits import (
     MAX_HEAP_ENTRIES,
     MAX_SERIAL_BLAS_ENTRIES,
     MAX_SERIAL_STEP_ENTRIES,
+    MIN_OPS_PER_THREAD,
 )
+
+MAX_CACHED_ENTRIES = 120_000
+"""Entries of all samples up to which they stay in the cache, so that blocks do not pay."""
+MAX_OPS_PER_ENTRY = 40
+"""Operations per entry above which cache blocks do not pay."""
 
 
 def kernel_properties(plan: Plan) -> dict[str, object]:
@@ -112,34 +118,32 @@ def is_own_share(plan: Plan) -> bool:
 def _partition(plan: Plan) -> tuple[list[sympy.Expr], tuple[str, dict[str, object]] | None]:
     """Describe how threads share the work of a kernel, by the options of a partition of
     `support.cpu.parallel`, None if they do not; and list the costs that decide on it."""
-    partition = plan.partition
-    if partition is None:
-        return [], None
-    if isinstance(partition, Rows):
-        return [partition.gain], ("rows", _rows_options(plan, partition))
-    samples = [argument.shape[0] for argument in compress(plan.arguments, partition.sliced)]
-    if isinstance(partition, Sums):
-        costs = [partition.ops_per_sample, partition.ops_per_part, partition.entries_per_sample]
-        return [*costs, *samples], ("sums", _sums_options(plan, partition))
-    layout = partition.batch_last
-    entries = [layout.entries_per_sample] if layout else []
-    return [partition.ops, *entries, *samples], ("samples", _samples_options(plan, partition))
+    match plan.partition:
+        case Rows() as rows:
+            return [rows.gain], ("rows", _rows_options(plan, rows))
+        case Samples() as parts:
+            layout, samples = parts.batch_last, _sample_count(plan, parts)
+            entries = [layout.entries_per_sample] if layout else []
+            return [parts.ops, *entries, samples], ("samples", _samples_options(plan, parts))
+        case Sums() as sums:
+            costs = [sums.ops_per_sample, sums.ops_per_part, sums.entries_per_sample]
+            return [*costs, _sample_count(plan, sums)], ("sums", _sums_options(plan, sums))
+    return [], None
 
 
-def _samples_options(plan: Plan, partition: Samples) -> dict[str, object]:
-    options: dict[str, object] = {"cost": size_text(partition.ops)}
-    options["sliced"] = _flagged_names(plan, partition.sliced)
-    if plan.has_cache_blocks:
-        options["cache_blocks"] = True
-    if layout := partition.batch_last:
-        entries = size_text(layout.entries_per_sample)
-        limits = layout.min_samples, layout.max_ratio, layout.max_entries
-        options["batch_last"] = (layout.kernel.name, entries, *map(int, limits))
-    return options
+def _sample_count(plan: Plan, partition: Samples | Sums) -> sympy.Expr:
+    """Return the length of the arrays that parts of the samples slice."""
+    return plan.arguments[partition.sliced.index(True)].shape[0]
+
+
+def _is_below(cost: sympy.Expr, limit: int = MIN_OPS_PER_THREAD) -> str:
+    """Print the condition that a cost is below a limit, by default that of a further thread."""
+    return f"{size_text(cost)} < {limit}"
 
 
 def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:
-    options: dict[str, object] = {"cost": size_text(rows.gain)}
+    options: dict[str, object] = {"conditions": (_is_below(rows.gain),)}
+    options["cost"] = size_text(rows.gain)
     if not is_own_share(plan):
         options["share"] = rows.kernel.name
     if rows.phases > 1:
@@ -156,12 +160,36 @@ def _rows_options(plan: Plan, rows: Rows) -> dict[str, object]:
     return options
 
 
+def _samples_options(plan: Plan, parts: Samples) -> dict[str, object]:
+    conditions = [_is_below(parts.ops)]
+    options: dict[str, object] = {"cost": size_text(parts.ops)}
+    options["sliced"] = _flagged_names(plan, parts.sliced)
+    if plan.has_cache_blocks:
+        options["cache_blocks"] = True
+    if layout := parts.batch_last:
+        samples, entries = _sample_count(plan, parts), size_text(layout.entries_per_sample)
+        max_entries = f"min({size_text(layout.max_ratio * samples)}, {layout.max_entries})"
+        has_few_samples = _is_below(samples, layout.min_samples)
+        conditions.append(f"({has_few_samples} or {entries} > {max_entries})")
+        options |= {"batch_last": layout.kernel.name, "entries": entries}
+    return {"conditions": tuple(conditions), **options}
+
+
 def _sums_options(plan: Plan, sums: Sums) -> dict[str, object]:
     outputs = [buffer.name for _, buffer in plan.outputs]
     per_sample = compress(outputs, sums.per_sample_outputs)
+    samples, entries = _sample_count(plan, sums), sums.entries_per_sample
+    is_small = _is_below(sums.ops_per_sample * samples)
+    if sums.is_blas_bound:
+        max_ops = size_text(MAX_OPS_PER_ENTRY * entries)
+        is_cached = _is_below(entries * samples, MAX_CACHED_ENTRIES)
+        is_small = f"({is_cached} or {size_text(sums.ops_per_sample)} > {max_ops})"
+    has_own_part = sums.min_samples != 1 and not sums.is_whole_kernel
+    has_few_samples = [_is_below(samples, sums.min_samples)] * has_own_part
     options = {
+        "conditions": (*has_few_samples, is_small),
         "sliced": (*_flagged_names(plan, sums.sliced), *per_sample),
-        "entries": size_text(sums.entries_per_sample),
+        "entries": size_text(entries),
         "work": size_text(sums.ops_per_sample),
         "fixed": size_text(sums.ops_per_part),
         "min_samples": sums.min_samples if sums.min_samples != 1 else 0,

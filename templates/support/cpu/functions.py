@@ -69,7 +69,7 @@ class _Kernel(NamedTuple):
     def conditions(self):
         """The conditions that select the call of the kernel; small sizes meet all."""
         texts = self.small_results, self.small_matrices, self.small_steps
-        return [*self.partition.conditions(self.signature), *filter(None, texts)]
+        return [*self.partition.conditions, *filter(None, texts)]
 
 
 class Module(_Module):

@@ -9,7 +9,6 @@ kernel for parts of it (see `shared_work`). Costs are texts in terms of sizes.
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..common.limits import MIN_OPS_PER_THREAD
 from ..common.signature import indented, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, shaped, work_arrays
@@ -17,10 +16,6 @@ from .parts import _by_rows, _by_samples, _by_sums, _in_batch_last, _in_parts, a
 from .shared_work import ParallelKernel
 from .thread_pool import _THREAD_POOL
 
-MAX_CACHED_ENTRIES = 120_000
-"""Entries of all samples up to which they stay in the cache, so that blocks do not pay."""
-MAX_OPS_PER_ENTRY = 40
-"""Operations per entry above which cache blocks do not pay."""
 BATCH_LAST_BLOCK_SAMPLES = 344
 """Samples that one thread computes at a time in the batch-last layout."""
 SHARING_NAMES = {
@@ -62,14 +57,11 @@ def if_else(condition, body, alternative):
 class _Partition:
     """A partition of a kernel's work among threads; this base class has a single part.
 
-    names: the globals of the module, which have the kernels that other options name."""
+    names: the globals of the module, which have the kernels that other options name. conditions: on
+    sizes, under which one thread does all the work, or does it in another way."""
 
-    def __init__(self, names):
-        pass
-
-    def conditions(self, signature):
-        """Return texts of sizes: conditions for the serial path, or for the usual layout."""
-        return []
+    def __init__(self, names, conditions=()):
+        self.conditions = conditions
 
     def full_kernel(self, module, name, signature, body, options):
         """Make the kernel `name` that does all the work, from the body in the generated module."""
@@ -88,12 +80,10 @@ class _ByRows(_Partition):
     phase fills for others; the number of the phase, if there are several; the number of the share;
     the number of shares. Without a share, the body of the kernel takes the last two itself."""
 
-    def __init__(self, names, cost, share="", phases=1, work=(), integers=()):
+    def __init__(self, names, conditions, cost, share="", phases=1, work=(), integers=()):
+        super().__init__(names, conditions)
         self.cost, self.share, self.phases = cost, names.get(share), phases
         self.work, self.integers = dict(work), dict(integers)
-
-    def conditions(self, signature):
-        return [f"{self.cost} < {MIN_OPS_PER_THREAD}"]
 
     def full_kernel(self, module, name, signature, body, options):
         if self.share is not None:
@@ -107,7 +97,7 @@ class _ByRows(_Partition):
         return kernel
 
     def call_plan(self, module, kernel, parts, serial_call):
-        (is_small,) = self.conditions(parts.signature)
+        (is_small,) = self.conditions
         kinds = [*parts.signature.kinds.values(), *_kinds("real", self.work)]
         kinds += _kinds("int32", self.integers)
         codes = "w" * len(kinds) + ("hpn" if self.phases > 1 else "pn")
@@ -134,32 +124,27 @@ class _BySamples(_Partition):
 
     cost: estimated operations for all samples. sliced: the inputs that are sliced along their first
     axis, as all results are. cache_blocks: whether threads compute blocks of samples that fit in
-    the cache. layout: the `_BatchLast` of the kernel for that layout, if there is one."""
+    the cache. batch_last: the kernel for that layout, if there is one; entries: memory of a sample
+    there, in numbers. Its second condition is that the layout does not suit the samples."""
 
-    def __init__(self, names, cost, sliced, cache_blocks=False, batch_last=None):
+    def __init__(
+        self, names, conditions, cost, sliced, cache_blocks=False, batch_last="", entries=""
+    ):
+        super().__init__(names, conditions)
         self.cost, self.sliced, self.cache_blocks = cost, sliced, cache_blocks
-        self.layout = batch_last and _BatchLast(names[batch_last[0]], *batch_last[1:])
-
-    def conditions(self, signature):
-        is_small = f"{self.cost} < {MIN_OPS_PER_THREAD}"
-        if self.layout is None:
-            return [is_small]
-        samples, layout = signature.inputs[self.sliced[0]][0], self.layout
-        max_entries = f"min({layout.max_ratio}*({samples}), {layout.max_entries})"
-        is_unsuited = f"({samples} < {layout.min_samples} or {layout.entries} > {max_entries})"
-        return [is_small, is_unsuited]
+        self.batch_last, self.entries = names.get(batch_last), entries
 
     def call_plan(self, module, kernel, parts, serial_call):
         cost, passed = self.cost, parts.kernel_arguments
-        is_small, *is_unsuited = self.conditions(parts.signature)
+        is_small, *is_unsuited = self.conditions
         flags = [name in self.sliced for name in parts.signature.inputs]
         parallel = self._parallel_kernel(module, kernel, parts)
         cut = partial(_by_samples, flags, self.cache_blocks)
         scope = {"_in_parts": _in_parts(kernel, parallel, cut)}
         call = if_else(is_small, serial_call, [f"_in_parts(({cost},), {passed})"])
-        if self.layout is None:
+        if not is_unsuited:
             return CallPlan(is_small, call, "", scope)
-        parallel = self._parallel_kernel(module, self.layout.kernel, parts, "S")
+        parallel = self._parallel_kernel(module, self.batch_last, parts, "S")
         scope |= {
             "_in_batch_last": _in_parts(kernel, parallel, _in_batch_last),
             **self._serial_blocks(module, kernel, parts.signature),
@@ -167,7 +152,7 @@ class _BySamples(_Partition):
         batch_last_call = if_else(
             is_small,
             [f"_thread_pool.run(_by_one_thread, {passed})"],
-            [f"_in_batch_last(({self.layout.entries}, {cost}), {passed})"],
+            [f"_in_batch_last(({self.entries}, {cost}), {passed})"],
         )
         call = if_else(is_unsuited[0], call, batch_last_call)
         needs_kernel = f"{is_unsuited[0]} or _by_one_thread_ready({passed})"
@@ -184,7 +169,7 @@ class _BySamples(_Partition):
             f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
             f"    _kernel({', '.join(blocks)})",
         ]
-        return _serial_scope(module, kernel, signature, lines, self.layout.kernel)
+        return _serial_scope(module, kernel, signature, lines, self.batch_last)
 
     def _parallel_kernel(self, module, kernel, parts, slice_code="s"):
         signature = parts.signature
@@ -195,37 +180,23 @@ class _BySamples(_Partition):
         )
 
 
-@dataclass
-class _BatchLast:
-    """A kernel for the batch-last layout, and when it is called.
-
-    entries: memory of a sample, in numbers. min_samples: the fewest samples. max_ratio: the largest
-    ratio of the entries of a sample to the number of samples. max_entries: the most entries of a
-    sample."""
-
-    kernel: object
-    entries: str
-    min_samples: int
-    max_ratio: int
-    max_entries: int
-
-
 class _BySums(_Partition):
     """A partition by samples of which threads add up partial sums.
 
     sliced: the inputs that are sliced along their first axis, and the results that have an entry
     for each sample; all other results are sums, except those in `first_part`, which the first part
     computes. entries: memory of a sample, in numbers; work: operations for a sample; fixed:
-    operations that each part adds. min_samples: fewest samples for which one thread calls the
-    kernel of a part; 1 if only several threads do. is_blas_bound: whether BLAS does most of the
-    work, so that parts pay only if the arrays of all samples exceed the cache. is_gram_bound:
-    whether BLAS computes Gram matrices, which threads of ours share better. part: the kernel
-    of a part, whose further parameters are the number of all samples and whether this is the first
-    part; without it, the body of the kernel takes these itself."""
+    operations that each part adds. min_samples: fewest samples of a block. is_blas_bound: whether
+    BLAS does most of the work. is_gram_bound: whether BLAS computes Gram matrices, which threads of
+    ours share better. part: the kernel of a part, whose further parameters are the number of all
+    samples and whether this is the first part; without it, the body of the kernel takes these
+    itself. The first of two conditions is that there are too few samples for one thread to call the
+    kernel of a part."""
 
     def __init__(
         self,
         names,
+        conditions,
         sliced,
         entries,
         work,
@@ -236,28 +207,18 @@ class _BySums(_Partition):
         first_part=(),
         part="",
     ):
+        super().__init__(names, conditions)
         self.sliced, self.first_part = sliced, first_part
         self.costs = entries, work, fixed
         self.min_samples = min_samples
         self.is_blas_bound, self.is_gram_bound = is_blas_bound, is_gram_bound
-        self.part, self.is_whole_kernel = names.get(part), False
-
-    def conditions(self, signature):
-        samples = signature.inputs[self.sliced[0]][0]
-        entries, work, _ = self.costs
-        is_small = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
-        if self.is_blas_bound:
-            is_cached = f"({entries})*({samples}) < {MAX_CACHED_ENTRIES}"
-            is_small = f"({is_cached} or {work} > {MAX_OPS_PER_ENTRY}*({entries}))"
-        if self.min_samples == 1 or self.is_whole_kernel:
-            return [is_small]
-        return [f"{samples} < {self.min_samples}", is_small]
+        self.part = names.get(part)
 
     def full_kernel(self, module, name, signature, body, options):
         if self.part is not None:
             return super().full_kernel(module, name, signature, body, options)
         body.__name__ = f"{name}_part"
-        self.part, self.is_whole_kernel = compiled(**options)(body), True
+        self.part = compiled(**options)(body)
         parameters = _parameters(body, signature)
         arrays = ", ".join(parameters.values())
         length = f"{parameters[self.sliced[0]]}.shape[0]"
@@ -269,7 +230,7 @@ class _BySums(_Partition):
     def call_plan(self, module, kernel, parts, serial_call):
         signature, passed = parts.signature, parts.kernel_arguments
         costs = ", ".join(self.costs)
-        *has_few_samples, is_small = self.conditions(signature)
+        *has_few_samples, is_small = self.conditions
         sums = self._sums(signature)
         parallel = module.parallel_kernel(
             kernel, lambda: self._parallel_kernel(module, kernel, signature)
