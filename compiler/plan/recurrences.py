@@ -22,7 +22,16 @@ from derivatrix.compiler.simplify import simplify
 
 def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
     """Rewrite the loops below `roots` as kernels run them."""
-    return transformed(roots, _planned)
+    nodes = transformed(roots, _planned)
+    # what is computed before a loop is simplified again, and meets equal sums in another order
+    return transformed(nodes, _in_order) if nodes != [*roots] else nodes
+
+
+def _in_order(node: ir.Node) -> ir.Node:
+    """Bring the terms of a sum into canonical order, in which equal sums are one node."""
+    if not isinstance(node, ir.Sum):
+        return node
+    return ir.Sum(tuple(sorted(node.terms, key=lambda term: term.key)), node.shape)
 
 
 def _planned(node: ir.Node) -> ir.Node:

@@ -151,6 +151,12 @@ def test_products_without_the_carry_are_computed_before_the_loop() -> None:
     assert not re.search(r"\bU\b", loop.split("nest out")[0])
 
 
+def test_equal_parts_of_a_loop_and_of_what_precedes_it_are_computed_once() -> None:
+    """One factorisation in each step, and one for the adjoints and the gradients of all steps."""
+    text = generate(kalman(kinds=["gradient"])).text
+    assert text.split("def gradient_kernel")[1].count("cholesky_factor(") == 1
+
+
 def test_axes_are_reordered_by_one_function() -> None:
     """Copies with axes in another order are compiled once, not in each kernel. A copy for BLAS is
     read and written along the last axis."""

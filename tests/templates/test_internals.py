@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ import scipy.special
 from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
+from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from derivatrix.templates.support.cpu.shared_work import WORDS, ParallelKernel
@@ -419,6 +421,25 @@ def test_a_tuple_of_arguments_is_compiled_as_any_tuple() -> None:
 
     assert twice(np.ones(2), np.ones(2)) == 4
     assert len(first_entries.callees) == 1
+
+
+def test_collector_rests_while_functions_are_compiled() -> None:
+    states = []
+
+    @intrinsic
+    def noted(context):  # type: ignore[no-untyped-def]
+        states.append(gc.isenabled())
+        return types.void(), lambda context, *_: context.get_dummy_value()
+
+    def failing():  # type: ignore[no-untyped-def]
+        noted()
+        return undefined  # type: ignore[name-defined]  # noqa: F821
+
+    called(lambda: noted())
+    with pytest.raises(numba.core.errors.TypingError):
+        called(failing)
+    assert states and not any(states)
+    assert gc.isenabled()
 
 
 def test_the_simulators_memory_can_be_set() -> None:
