@@ -32,6 +32,8 @@ LARGE_ACCURATE_ERROR = 1e-7
 MIN_LARGE_VALUE = 2.0**-40
 """Smallest largest entry of the value at large sizes that ends the search, too: where a function
 saturates, as softmax does, its derivative is all rounding of terms that cancel."""
+MIN_VALUE = 1e-280
+"""Smaller values have derivatives that underflow."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""
 FLOAT64_ROUNDING = 2.0**-29
@@ -85,6 +87,13 @@ class Measurement:
     def is_steady(self) -> bool:
         """True if the declared value is that of the surrounding points, but for rounding."""
         return self.sensitivity <= MAX_STEADY_CHANGE * (largest(self.value) or 1.0)
+
+    @property
+    def is_accurate(self) -> bool:
+        """True if the declared value is not all rounding, as the determinant of a singular matrix
+        is, nor underflow."""
+        size = largest(self.value)
+        return size > MIN_VALUE and self.sensitivity <= MAX_STEADY_CHANGE * size
 
     @property
     def is_tiny(self) -> bool:
@@ -199,7 +208,8 @@ def large(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[s
     """Measure at a point with large sizes, along the tangents alone. Differences of the gradient,
     which may be the largest array by far, are left out unless `kinds` has second derivatives.
 
-    Raises OutOfDomain if no point has a finite real value."""
+    Raises OutOfDomain if no point has a finite real value that rounding does not decide, as it
+    decides the determinant of a singular matrix."""
     random = np.random.default_rng([seed, *sizes.values()])
     with_second = "hvp" in kinds or "hessian" in kinds
     measurements: list[Measurement] = []
@@ -209,12 +219,12 @@ def large(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[s
         )
         sensitivity = _sensitivity(interface, point, value)
         measurements.append(replace(measurement, sensitivity=sensitivity))
-        best = min(
-            measurements, key=lambda measurement: (measurement.is_tiny, measurement.first_error)
-        )
-        is_accurate = best.first_error <= LARGE_ACCURATE_ERROR and best.is_steady
+        best = min(measurements, key=lambda m: (not m.is_accurate, m.is_tiny, m.first_error))
+        is_accurate = best.first_error <= LARGE_ACCURATE_ERROR and best.is_accurate
         if (is_accurate and not best.is_tiny) or len(measurements) == ENOUGH_ACCURATE_POINTS:
             break
+    if not best.is_accurate:
+        raise OutOfDomain("rounding decides the value")
     return best
 
 

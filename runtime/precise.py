@@ -100,12 +100,12 @@ def _eliminate(array: np.ndarray, right: np.ndarray) -> tuple[Any, np.ndarray]:
         rows[k] = rows[k] / NUMBERS.convert(pivot)
         for i in range(size):
             if i != k:
-                rows[i] = rows[i] - rows[i, k] * rows[k]
+                rows[i] = rows[i] - rows[k] * rows[i, k]  # mpmath prints arrays on the right
     return determinant, rows[:, size:]
 
 
 def _determinant(array: np.ndarray) -> Any:
-    return _eliminate(array, EYE(len(array)))[0]
+    return _eliminate(array, array[:, :0])[0]
 
 
 def _inverse(array: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from derivatrix.runtime import sampling
@@ -28,7 +28,7 @@ LARGE_SIZE = 65
 MAX_ENTRIES = 1_000_000
 """Most entries of the arguments and results of a call, where a run calls several kinds."""
 MAX_DENSE_ENTRIES = 20_000_000
-"""Most entries for a kind that has thresholds."""
+"""Most entries for a kind that has thresholds, and of work arrays."""
 MAX_VALUE_OPS = 1e9
 """Most operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPS = 5e10
@@ -45,29 +45,39 @@ class Run:
     kinds: tuple[str, ...]
 
 
-def choose_runs(interface: ModuleInterface) -> tuple[list[Run], Reach]:
-    """Choose the runs to make, and say which thresholds they pass.
+def choose_runs(
+    interface: ModuleInterface, make: Callable[[Run], bool] = lambda run: True
+) -> tuple[list[Run], Reach]:
+    """Choose the runs to make, make them, and say which thresholds they pass.
 
     A set cover by greed: each further run adds most to the pairs of kind and interval between
-    thresholds, and to the conditions that are false, at the least work."""
+    thresholds, and to the conditions that are false, at the least work.
+    make: returns False where nothing was compared, as the declaration has no value there that
+    rounding does not decide. Others are made in place of such a run."""
     thresholds = _Thresholds(interface)
     small = Run(sampling.assignments(interface, {})[0], interface.kinds)
     covered = {*thresholds.branches(small)}
     chosen: list[Run] = []
+    candidates: list[tuple[Run, float]] = []
     if interface.size_names:
         work = Work(interface)
-        runs = list(_candidates(interface, thresholds, work))
-        costs = [_operations(interface, run, work) for run in runs]
-        budget = MAX_TOTAL_OPS
-        large = (i for i, run in enumerate(runs) if min(run.sizes.values()) == LARGE_SIZE)
-        best = next(large, -1)
-        while best >= 0:
-            chosen.append(runs[best])
-            budget -= costs[best]
-            covered.update(thresholds.branches(runs[best]))
-            gains = [len({*thresholds.branches(run)} - covered) for run in runs]
-            useful = [i for i, gain in enumerate(gains) if gain and costs[i] <= budget]
-            best = max(useful, key=lambda i: (gains[i], -costs[i]), default=-1)
+        runs = _candidates(interface, thresholds, work)
+        candidates = [(run, _operations(interface, run, work)) for run in runs]
+    budget = MAX_TOTAL_OPS
+    while candidates:
+        gains = [len({*thresholds.branches(run)} - covered) for run, _ in candidates]
+        usual = [min(run.sizes.values()) == LARGE_SIZE and not chosen for run, _ in candidates]
+        best = max(range(len(gains)), key=lambda i: (usual[i], gains[i], -candidates[i][1]))
+        if not (gains[best] or usual[best]):
+            break
+        run, cost = candidates.pop(best)
+        budget -= cost
+        if make(run):
+            chosen.append(run)
+            covered.update(thresholds.branches(run))
+        else:
+            candidates = [(r, c) for r, c in candidates if r.sizes != run.sizes]
+        candidates = [(r, c) for r, c in candidates if c <= budget]
     return chosen, thresholds.reach(chosen)
 
 
@@ -84,10 +94,15 @@ class _Thresholds:
         }
         generated = getattr(module, "generated", None)
         self.conditions: Mapping[str, Sequence[str]] = getattr(generated, "conditions", {})
+        self._entries: Mapping[str, str] = getattr(generated, "entries", {})
 
     def has(self, kind: str) -> bool:
         """Return whether the function of a kind has thresholds."""
         return bool(self._numbers_of_kind[kind] or self.conditions.get(kind))
+
+    def filled_entries(self, kind: str, sizes: Sizes) -> int:
+        """Count the entries of the results and work arrays of a call."""
+        return int(eval(self._entries.get(kind) or "0", {}, dict(sizes)))
 
     def branches(self, run: Run) -> Iterator[tuple[str, str, object]]:
         """Yield, for each kind, the interval that each size lies in, and each condition's value."""
@@ -139,10 +154,13 @@ def _candidates(interface: ModuleInterface, thresholds: _Thresholds, work: Work)
             operations = work.operations(sizes)
             if operations > MAX_VALUE_OPS:
                 continue
-            counts = {kind: entries(interface, kind, sizes) for kind in kinds}
+            fitting = [k for k in kinds if thresholds.filled_entries(k, sizes) <= MAX_DENSE_ENTRIES]
+            counts = {kind: entries(interface, kind, sizes) for kind in fitting}
+            if "value" not in counts:
+                continue
             limit = min(MAX_DENSE_ENTRIES, MAX_DERIVATIVE_OPS * counts["value"] / operations)
-            dense = [k for k in kinds if MAX_ENTRIES < counts[k] <= limit and thresholds.has(k)]
-            run_kinds = tuple(kind for kind in kinds if counts[kind] <= min(limit, MAX_ENTRIES))
+            dense = [k for k in fitting if MAX_ENTRIES < counts[k] <= limit and thresholds.has(k)]
+            run_kinds = tuple(kind for kind in fitting if counts[kind] <= min(limit, MAX_ENTRIES))
             if "value" in run_kinds:
                 yield Run(sizes, run_kinds)
                 yield from (Run(sizes, (*run_kinds, kind)) for kind in dense)

@@ -62,9 +62,11 @@ def verify(
     curves: list[Curve] = []
     reached = Reach(note=trials.SMALL_ONLY if interface.target == "cuda" else "")
 
-    def add(results: Iterable[trials.PointResult], output_name: str = "") -> None:
+    def add(results: Iterable[trials.PointResult], output_name: str = "") -> bool:
         of_output = f" of {output_name}" if output_name else ""
+        has_results = False
         for result in results:
+            has_results = True
             if progress is not None:
                 progress(f"{interface.name}{of_output}: {result.label}")
             for row in result.rows:
@@ -75,6 +77,13 @@ def verify(
             curves.extend(
                 replace(curve, function=curve.function + of_output) for curve in result.curves
             )
+        return has_results
+
+    def make(run: reach.Run) -> bool:
+        """Check the outputs at the sizes of a run; return whether all have a value there."""
+        outputs = (interface, *others)
+        checked = [add(trials.large(o, run, seed), o.output_name) for o in outputs]
+        return all(checked)
 
     with warnings.catch_warnings(), simulated.as_on_device(module):
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -88,10 +97,7 @@ def verify(
                 add([trials.all_cotangents(interface, sizes or {}, seed)])
             if not sizes and interface.target == "cpu":
                 if all(row.passed for row in rows):
-                    runs, reached = reach.choose_runs(interface)
-                    for run in runs:
-                        for output in (interface, *others):
-                            add(trials.large(output, run, seed), output.output_name)
+                    _, reached = reach.choose_runs(interface, make)
                 else:
                     reached = Reach(note="small sizes fail: larger ones were not tried")
         except BrokenText as error:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from derivatrix.runtime import sampling, special
+from derivatrix.runtime import special
 from derivatrix.runtime.interface import ModuleInterface, Sizes
 from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.syntax import parse_python
@@ -26,25 +26,44 @@ MATRIX_FUNCTION_RATIO = 200
 ROOT_OPS = 500_000
 """Cost of a search for a root by SciPy, beside that of the equations."""
 COUNTED_SIZE = 16
-"""Smallest of the sizes at which operations are counted; then at twice each of them in turn."""
+"""Smallest of the sizes at which operations are counted."""
+MIN_COUNTED_OPS = 3e6
+"""Sizes are doubled until they take so many operations: the last doubling shows how these grow,
+which constant terms hide before."""
+MAX_DOUBLINGS = 10
 
 
 class Work:
-    """The operations of a module's declaration, extrapolated as a product of powers of sizes."""
+    """The operations of a module's declaration, extrapolated as a power of its large sizes."""
 
     def __init__(self, interface: ModuleInterface) -> None:
-        count = _Counter(interface)
-        self._sizes = sampling.enlarged(interface, COUNTED_SIZE)[0]
-        self._operations = count(self._sizes)
-        self._powers = {
-            name: math.log2(max(1.0, count({**self._sizes, name: 2 * size}) / self._operations))
-            for name, size in self._sizes.items()
-        }
+        self._count = _Counter(interface)
+        self._growths: dict[tuple[tuple[str, int], ...], tuple[int, float, float]] = {}
 
     def operations(self, sizes: Sizes) -> float:
-        """Extrapolate the number of operations to `sizes`."""
-        growth = ((sizes[name] / size) ** self._powers[name] for name, size in self._sizes.items())
-        return self._operations * math.prod(growth)
+        """Extrapolate the number of operations to `sizes`, of which those from COUNTED_SIZE on grow
+        together."""
+        large = {name: size for name, size in sizes.items() if size >= COUNTED_SIZE}
+        smallest = min(large.values(), default=COUNTED_SIZE)
+        counted = {name: size + COUNTED_SIZE - smallest for name, size in large.items()}
+        counted = {**sizes, **counted}
+        key = tuple(counted.items())
+        if key not in self._growths:
+            self._growths[key] = self._growth(counted, large)
+        start, operations, power = self._growths[key]
+        return operations * (smallest / start) ** power
+
+    def _growth(self, sizes: dict[str, int], large: Iterable[str]) -> tuple[int, float, float]:
+        """Return the last of the sizes at which operations are counted, their number, and the power
+        of the size by which it grows."""
+        size, operations, power = COUNTED_SIZE, self._count(sizes), 0.0
+        for _ in range(MAX_DOUBLINGS if large else 0):
+            sizes = {name: s + size * (name in large) for name, s in sizes.items()}
+            less, operations, size = operations, self._count(sizes), 2 * size
+            power = math.log2(max(1.0, operations / max(1.0, less)))
+            if operations > MIN_COUNTED_OPS:
+                break
+        return size, operations, power
 
 
 class _Counter:
@@ -54,12 +73,13 @@ class _Counter:
         self._interface = interface
         tree = parse_python(f"(\n{interface.declaration}\n)", mode="eval")
         self._text = Text(ast.unparse(ast.fix_missing_locations(_CountCalls().visit(tree))))
-        self._count = 1.0
+        self._count: float = 0
 
     def __call__(self, sizes: Mapping[str, int]) -> float:
-        """Count the operations at `sizes`; where the text has no value, those before it fails."""
-        self._count = 1.0
+        """Count the operations at `sizes`, the arguments' entries among them; where the text has no
+        value, those before it fails."""
         point = special.random_point(self._interface, sizes, np.random.default_rng(0))
+        self._count = ENTRY_OPS * sum(array.size for array in point.values.values())
         scope: dict[str, Any] = {**point.sizes, **point.values}
         scope |= {"_entries": self._entries, "_product": self._product, "_root": self._root}
         with suppress(OutOfDomain):

@@ -13,10 +13,11 @@ import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler.driver import comparison
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.runtime import reach, sampling, special, trials
+from derivatrix.runtime import measure, reach, sampling, special, trials
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import CallError, ModuleInterface
 from derivatrix.runtime.reach import Run
+from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import Reach, Report, Row
 from derivatrix.runtime.work import ROOT_OPS, Work
 from derivatrix.runtime.workers import Workers
@@ -163,6 +164,42 @@ def test_points_do_not_depend_on_the_speed_of_the_machine(square, monkeypatch):
     assert reach.choose_runs(ModuleInterface(square)) == usual
 
 
+def test_sizes_at_which_rounding_decides_the_value_are_replaced(square):
+    """They pass no thresholds, and other sizes that do are called instead."""
+    tried = []
+
+    def make(run):
+        tried.append(run.sizes["n"])
+        return run.sizes["n"] != 65
+
+    runs, result = reach.choose_runs(ModuleInterface(square), make)
+    assert tried[0] == 65 and {run.sizes["n"] for run in runs} == {n for n in tried if n != 65}
+    assert tried.count(65) == 1
+    assert result.reached == result.total
+
+
+@pytest.mark.parametrize("text", ["det(X'*X)", "logdet(X'*X)", "tr(X'*X) - sum(X.^2)"])
+def test_values_that_are_all_rounding_are_not_compared_at_large_sizes(text):
+    function = text_function(text, "X: p k", name="rounded")
+    with pytest.raises(OutOfDomain, match="rounding"):
+        measure.large(comparison._interface(function), {"p": 3, "k": 30}, 0, ["value"])
+
+
+def test_sizes_for_which_work_arrays_are_too_large_are_not_called():
+    A = dx.matrix("A", n, m)
+    module = dx.compile(dx.function("gram", [A], dx.det(A.T @ A)))
+    runs, _ = reach.choose_runs(ModuleInterface(module))
+    assert max(run.sizes["m"] for run in runs) > 100
+    assert max(run.sizes["m"] for run in runs if "hessian" in run.kinds) < 100
+
+    x = dx.vector("x", n)
+    module = dx.compile(dx.function("product", [x], dx.prod(x)))
+    runs, _ = reach.choose_runs(ModuleInterface(module))
+    assert max(run.sizes["n"] for run in runs) > 10_000
+    for kind in ("hvp", "hessian_operator"):  # they need n² entries
+        assert max(run.sizes["n"] for run in runs if kind in run.kinds) < 5_000
+
+
 def test_work_grows_as_the_declaration_says():
     y, Y = dx.vector("y", n), dx.matrix("Y", 8, n)
     counts = {
@@ -172,6 +209,7 @@ def test_work_grows_as_the_declaration_says():
         "product": (X @ X, [X], 3),
         "inverse": (dx.inv(X), [X], 3),
         "orthonormal": (dx.qr(X).Q, [X], 3),
+        "constant_terms": (dx.tanh(dx.ones(40, 40)) @ dx.ones(40, 1) * dx.sum(dx.exp(y)), [y], 1),
     }
     for name, (expression, inputs, power) in counts.items():
         function = dx.function(name, inputs, expression)

@@ -17,7 +17,16 @@ from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.row_shares import PART, PARTS
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Recurrence, Rows, Samples, Sums
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Gemm,
+    Newton,
+    Plan,
+    Recurrence,
+    Rows,
+    Samples,
+    Sums,
+)
 from derivatrix.compiler.plan.visit import can_fail, renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import (
@@ -45,6 +54,7 @@ def kernel_properties(plan: Plan) -> dict[str, object]:
     properties = {
         "signature": signature(plan, [*counts.values(), *costs]),
         **{name: f"{size_text(count)} <= {limits[name]}" for name, count in counts.items()},
+        "entries": _filled_entries(plan),
         "can_fail": can_fail(plan),
         "partition": options,
     }
@@ -70,6 +80,16 @@ def _entry_counts(plan: Plan) -> dict[str, sympy.Expr]:
             ]
             counts["small_steps"] = sympy.Add(*(product(shape[-2:]) for shape in steps))
     return counts
+
+
+def _filled_entries(plan: Plan) -> str:
+    """Count the entries of results and work arrays with two axes of symbolic sizes or more, which
+    limit the sizes at which a kernel is verified; empty if there are no such arrays."""
+    steps = [step for callee in plan.with_callees for step in callee.every_step]
+    work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
+    shapes = [buffer.shape for buffer in (*work, *(buffer for _, buffer in plan.outputs))]
+    large = [shape for shape in shapes if sum(bool(size.free_symbols) for size in shape) > 1]
+    return size_text(sympy.Add(*map(product, large))) if large else ""
 
 
 def _times(plan: Plan) -> set[sympy.Basic]:

@@ -51,8 +51,8 @@ a declaration."""
 class _Kernel(NamedTuple):
     """The declaration of a kernel.
 
-    partition: of the work among threads (see `parallel`). can_fail: whether the kernel can raise
-    LinAlgError.
+    partition: of the work among threads (see `parallel`). entries: how many those of results and
+    work arrays are, for verification. can_fail: whether the kernel can raise LinAlgError.
 
     Conditions on sizes: small_results: several results have few entries together. small_matrices:
     BLAS needs one thread for all matrices; "" for a kernel that does not call it. small_steps: BLAS
@@ -63,6 +63,7 @@ class _Kernel(NamedTuple):
     small_results: str = ""
     small_matrices: str = ""
     small_steps: str = ""
+    entries: str = ""
     can_fail: bool = False
 
     @property
@@ -84,6 +85,7 @@ class Module(_Module):
         self.parallel_kernels: dict = {}
         self.by_one_thread: dict = {}
         self.conditions: dict = {}
+        self.entries: dict = {}
 
     def kernel_names(self, functions):
         return [f"{name}_kernel" for name in functions]
@@ -160,7 +162,7 @@ class Module(_Module):
         call_plan = self._call_plan(kernel, parts)
         limits = declaration.small_results, call_plan.serial_condition
         conditions = [*_are_plain_arrays(parts.array_inputs), *filter(None, limits)]
-        self.conditions[name] = declaration.conditions
+        self._describe(name, declaration)
         scope = call_plan.scope | {"_kernel_ready": ready(call_plan.scope["_kernel"])}
         passed = _passed_arguments(kernel, parts)
         run = [f"_kernel_ready({passed})"]
@@ -171,6 +173,10 @@ class Module(_Module):
         lines = self._function_lines(parts, conditions, run, call_plan.call, scope)
         lines = [*parts.heading(name), *indented(lines)]
         return define_function(self, name, lines, parts, _FUNCTION_NAMES | scope, can_fail)
+
+    def _describe(self, name, declaration):
+        """Store the texts by which verification chooses sizes."""
+        self.conditions[name], self.entries[name] = declaration.conditions, declaration.entries
 
     def _call_plan(self, kernel, parts):
         """Plan the call of a kernel in a public function."""
@@ -247,7 +253,7 @@ class Module(_Module):
         can_fail = kernel is not None and self.kernels[kernel].can_fail
         if kernel is not None:
             call_plan = self._call_plan(kernel, texts)
-            self.conditions[name] = self.kernels[kernel].conditions
+            self._describe(name, self.kernels[kernel])
             call, scope = call_plan.call, scope | call_plan.scope
         operators = tuple_text(texts.returned.variables)
         split = [f"    for _operator in {operators}:", "        _operator.split_batch(_axes)"]
