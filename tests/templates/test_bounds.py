@@ -158,8 +158,7 @@ USUAL = ("write past the end of out", "write before x", "read past the end of t0
 )
 def test_a_planted_line_is_found(workers: Workers, name: str) -> None:
     line, told = LINES[name]
-    made = 'fastmath={"reassoc"})\ndef value_kernel'
-    counted = (made, f"counted=True, {made}")
+    counted = ('kernel(fastmath={"reassoc"})', 'kernel(counted=True, fastmath={"reassoc"})')
     planted = (HERE, (LEFT, f"    {line}\n{LEFT}"), counted)
     task = Task("softmax", kinds=("value",), sizes=(3,), types=("float64",), planted=planted)
     result = check(workers, task)
