@@ -67,7 +67,7 @@ class Derivatives:
         self._results: dict[str, dict[Key, Node]] = {}
         self._whole_results: dict[str, dict[Key, Node]] = {}
         self._kernel_results: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
-        self._index_results: dict[str, dict[Key, Node]] = {}
+        self._shown_results: dict[tuple[str, str], dict[Key, Node]] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -303,17 +303,17 @@ class Derivatives:
     def _results_for(self, kind: str, style: str) -> dict[Key, Node]:
         """Derive the results that a style shows: numpy those of the kernel, as its text is
         evaluated; index those with adjugates in place of inverses; others the plain results."""
-        if style == "numpy":
-            results = self.kernel(kind)[1]
-            nodes = with_root_lengths(_as_plain_loops([*results.values()]))
-            return dict(zip(results, nodes, strict=True))
-        if style != "index":
+        if style not in ("numpy", "index"):
             return self.results(kind)
-        if kind not in self._index_results:
-            results = self._with_general_tangents(kind)[1]
-            nodes = with_adjugates(_as_plain_loops([*results.values()]))
-            self._index_results[kind] = dict(zip(results, nodes, strict=True))
-        return self._index_results[kind]
+        if (kind, style) not in self._shown_results:
+            if style == "numpy":
+                results = self.kernel(kind)[1]
+                nodes = with_root_lengths(_as_plain_loops([*results.values()]))
+            else:
+                results = self._with_general_tangents(kind)[1]
+                nodes = with_adjugates(_as_plain_loops([*results.values()]))
+            self._shown_results[kind, style] = dict(zip(results, nodes, strict=True))
+        return self._shown_results[kind, style]
 
     def _sides(self, kind: str, key: Key, style: str) -> tuple[Side, Side] | None:
         """Describe the rows and columns of a result that a vec style writes as a matrix."""

@@ -369,7 +369,11 @@ def _differential(
 def _of_all_steps(segments: Segments, shapes: Sequence[Shape]) -> tuple[list[Leaf], list[Node]]:
     """Return the placeholders and the results for one segment that has all steps. shapes: of the
     arguments."""
-    length = shapes[segments.operands.index(segments.series[0])][0]
+    return _with_length(segments, shapes[segments.operands.index(segments.series[0])][0])
+
+
+@cache
+def _with_length(segments: Segments, length: Dimension) -> tuple[list[Leaf], list[Node]]:
     operands, results = (
         [resize(node, {segments.length: length}) for node in nodes]
         for nodes in (segments.operands, segments.results)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.differentiate import segments
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.ir.nodes import Apply, topological
+from derivatrix.compiler.ir.nodes import Apply, Leaf, Node, topological
 from derivatrix.runtime.errors import DeclarationError
 from tests import loops
 from tests.loops import T, n, with_checkpoint
@@ -67,6 +69,24 @@ def test_second_derivatives() -> None:
     _assert_same(plain, segmented, "hessian", [3])
     for kind in ("value", "jvp", "vjp"):
         _assert_same(plain.second, segmented.second, kind)
+
+
+def test_loops_of_all_steps_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each result of a loop asks for them, in each formula again."""
+    makings: Counter[object] = Counter()
+
+    def resize(node: Node, sizes: Mapping[Any, Any]) -> Node:
+        makings[node] += not isinstance(node, Leaf)
+        return resized(node, sizes)
+
+    resized = segments.resize
+    monkeypatch.setattr(segments, "resize", resize)
+    a, X, start = dx.scalar("a"), dx.matrix("X", T, n), dx.vector("start", n)
+    last, _ = dx.scan(lambda h, x: (dx.sin(a * h) + x / 7, None), start, X, checkpoint=7)
+    function = dx.function("f", [a, X, start], dx.sum(last))
+    for key in function.derivatives.results("gradient"):
+        function.formula("gradient", key, style="numpy")
+    assert max(makings.values()) == 1
 
 
 def test_derivation_is_that_of_the_plain_loop() -> None:
