@@ -36,7 +36,7 @@ from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Leaf, Node, einsum, full
-from derivatrix.compiler.ir.numpy_text import numpy_text, size_texts
+from derivatrix.compiler.ir.numpy_text import Sizes, numpy_text, size_readings
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
@@ -277,7 +277,7 @@ class Derivatives:
             expressions = {
                 name: self._with_batch(node, summed=False) for name, node in expressions.items()
             }
-        sizes = self._size_texts()
+        sizes = self._size_readings()
         nodes = with_whole_loops([*expressions.values()])
         return {
             name: numpy_text(node, sizes) for name, node in zip(expressions, nodes, strict=True)
@@ -290,7 +290,7 @@ class Derivatives:
         results = self._results_for(kind, style)
         key = self._key(kind, wrt, results, output)
         names = self.display_names()
-        sizes = size_texts(self.function.inputs) if STYLES[style].vec else self._size_texts()
+        sizes = size_readings(self.function.inputs) if STYLES[style].vec else self._size_readings()
         sides = self._sides(kind, key, style)
         try:
             return render(results[key], style, names, sizes, self.declared, sides)
@@ -421,8 +421,8 @@ class Derivatives:
             letter if max(node.ndim for node in self.function.expressions) > 1 else letter.lower()
         )
 
-    def _size_texts(self) -> dict[str, str]:
-        return size_texts([self.function.batched(leaf) for leaf in self.function.inputs])
+    def _size_readings(self) -> Sizes:
+        return size_readings([self.function.batched(leaf) for leaf in self.function.inputs])
 
     def _key(
         self, kind: str, wrt: Any, results: Mapping[Key, Node], output: str | None = None

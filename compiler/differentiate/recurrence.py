@@ -45,7 +45,7 @@ from derivatrix.compiler.ir.nodes import (
     used_slots,
     zeros,
 )
-from derivatrix.compiler.ir.numpy_text import numpy_tuple, size_texts
+from derivatrix.compiler.ir.numpy_text import numpy_tuple, size_readings
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts
 from derivatrix.compiler.ir.substitute import substitute
@@ -536,7 +536,7 @@ class _Recurrence:
             Leaf(f"{leaf.name}_", shape)
             for leaf, shape in zip(loop.operands, self.argument_shapes, strict=True)
         ]
-        sizes = size_texts(arrays)
+        sizes = size_readings(arrays)
         names = [leaf.name for leaf in loop.operands]
         stepping = ", ".join([leaf.name for leaf in (*loop.carries, *loop.slices)])
         slices = "".join(f", {leaf.name}_[t]" for leaf in loop.slices)

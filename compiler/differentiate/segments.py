@@ -39,7 +39,7 @@ from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text, symbol
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Apply, Leaf, Node, is_zero, leaves, topological, zeros
-from derivatrix.compiler.ir.numpy_text import numpy_tuple, size_texts
+from derivatrix.compiler.ir.numpy_text import numpy_tuple, size_readings
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, Segments
 from derivatrix.compiler.ir.resize import resize, with_parts
 from derivatrix.compiler.ir.structure import facts
@@ -223,7 +223,7 @@ class _Segmented:
         plain loops (`with_whole_loops`)."""
         operands = self.segments.operands
         results = self.segments.results
-        body = numpy_tuple(results, size_texts(operands)) + "[0]" * (len(results) == 1)
+        body = numpy_tuple(results, size_readings(operands)) + "[0]" * (len(results) == 1)
         names = ", ".join(leaf.name for leaf in operands)
         return f"(lambda {names}: {body})({', '.join(arguments)})"
 

@@ -151,8 +151,7 @@ def _functions(module: ModuleDescription) -> Iterator[str]:
 def _overloads(function: FunctionDescription) -> Iterator[str]:
     """Write the overloads of a public function: for float32, for float64, and with `out`."""
     plan, ranks, path = function.plan, _ranks(function.plan), title(function.name)
-    out = _out(plan)
-    without_out = f"{out}: None = None"
+    without_out = "out: None = None"
     arrays = any(argument.shape for argument in plan.arguments)
     exact = "NDArray[np.float32]" if arrays else "np.float32"
     narrow = _parameters(function, lambda kind: exact if kind != "_Rank0" or not arrays else kind)
@@ -160,7 +159,7 @@ def _overloads(function: FunctionDescription) -> Iterator[str]:
     single = _Leaves(ranks, "NDArray[np.float32]", "np.float32").type(result, path)
     double = _Leaves(ranks, "NDArray[np.float64]", "np.float64").type(result, path)
     out_result = _Leaves(ranks, "NDArray[_Real]", "NDArray[_Real]").type(result, path)
-    with_out = f"{out}: {_nested(result)}"
+    with_out = f"out: {_nested(result)}"
     yield "@overload"
     yield _definition(function.name, narrow, without_out, single)
     yield "@overload"
@@ -174,7 +173,7 @@ def _untyped(module: ModuleDescription) -> Iterator[str]:
     for function in module.functions:
         inputs = [(name, "Any") for name, _ in _parameters(function)]
         result_type = UNTYPED.type(function.result, title(function.name))
-        yield _definition(function.name, inputs, f"{_out(function.plan)}: Any = None", result_type)
+        yield _definition(function.name, inputs, "out: Any = None", result_type)
 
 
 def _parameters(
@@ -192,14 +191,6 @@ def _parameters(
 
 def _parameter_type(shape: Shape) -> str:
     return f"_Batch{len(shape) - 1}" if shape[:1] == (BATCH,) else f"_Rank{len(shape)}"
-
-
-def _out(plan: Plan) -> str:
-    """Return the name of the argument `out`, with underscores if an input has that name."""
-    out = "out"
-    while out in [argument.name for argument in plan.arguments]:
-        out += "_"
-    return out
 
 
 def _nested(result: Result) -> str:

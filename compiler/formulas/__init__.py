@@ -28,10 +28,12 @@ from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Indices, Number, Over, Tree
 from derivatrix.compiler.formulas.vec import Side, VecArrays, VecNotation
 from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.numpy_text import Sizes
 
 __all__ = ["STYLES", "Side", "render", "render_equation"]
 
 NO_NAMES: Mapping[str, str] = {}
+NO_SIZES: Sizes = {}
 
 Sides = tuple[Side, Side]
 """The numerator and the denominator of a Jacobian in vec form."""
@@ -44,7 +46,7 @@ def render(
     node: Node,
     style: str,
     names: Mapping[str, str] = NO_NAMES,
-    sizes: Mapping[str, str] = NO_NAMES,
+    sizes: Sizes = NO_SIZES,
     declared: frozenset[str] = frozenset(),
     sides: Sides | None = None,
 ) -> str:
@@ -52,7 +54,7 @@ def render(
 
     names: by a leaf's name, the name to show; for a cotangent or tangent, the name that gets the
     accent ({"cotangent": "Y", "tangent": "X"}). NumPy texts keep the names of leaves.
-    sizes: by a dimension's name, its NumPy text ({"n": "X.shape[0]"}).
+    sizes: by a dimension's name, its reading in NumPy texts (n: X.shape[0]).
     declared: names of inputs and sizes, from which definitions and signs are to differ.
     sides: of a Jacobian with more than two axes that is written as a matrix.
     Raises ValueError for an unknown style, UnsupportedError for a function without a spelling,

@@ -25,7 +25,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings,
 from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Apply, Leaf, Node, leaves
-from derivatrix.compiler.ir.numpy_text import numpy_text, size_texts
+from derivatrix.compiler.ir.numpy_text import numpy_text, size_readings
 from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
@@ -212,7 +212,7 @@ class _Root:
         """The text that applies SciPy's root finder to each index of the leading axes. Levenberg's
         and Marquardt's method converges from more starts than Newton's; the tolerances run it until
         nothing changes."""
-        sizes = size_texts(self.operands)
+        sizes = size_readings(self.operands)
         names = ", ".join(leaf.name for leaf in self.operands)
         residual, jacobian = (
             f"lambda {FLAT}: {numpy_text(node, sizes)}" for node in (self.declared, self.jacobian)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings
+from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings, symbol
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.numpy_spelling import (
     ATOM,
@@ -39,6 +39,8 @@ MAX_DEPTH = 10
 MAX_ENTRIES = 24
 """Most entries of a literal array that is not named."""
 
+Sizes = Mapping[str, sympy.Expr]
+
 LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 
 
@@ -51,35 +53,35 @@ class Factor(NamedTuple):
     node: ir.Node | None = None
 
 
-def numpy_text(root: ir.Node, sizes: Mapping[str, str]) -> str:
+def numpy_text(root: ir.Node, sizes: Sizes) -> str:
     """Print `root`, an expression of the names of its leaves, with `np` and `scipy` in scope. Nodes
     used repeatedly, and deep ones, are named by assignment expressions in a tuple.
 
-    sizes: for the name of a dimension its text, as "X.shape[0]"
+    sizes: for the name of a dimension its reading, as X.shape[0] - 1
     """
     return _Writer([root], sizes).result()
 
 
-def numpy_tuple(roots: Sequence[ir.Node], sizes: Mapping[str, str]) -> str:
+def numpy_tuple(roots: Sequence[ir.Node], sizes: Sizes) -> str:
     """Print the tuple of `roots`, which share the names of nodes used repeatedly."""
     return _Writer(roots, sizes).result(is_tuple=True)
 
 
-def size_texts(leaves: Sequence[ir.Leaf]) -> dict[str, str]:
-    """Write each dimension as NumPy reads it off an array, such as "X.shape[0]"."""
-    values: dict[sympy.Basic, sympy.Basic] = {}
-    for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
-        text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
-        values[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **values})
-    return {str(symbol): index(value) for symbol, value in values.items()}
+def size_readings(leaves: Sequence[ir.Leaf]) -> dict[str, sympy.Expr]:
+    """Express each dimension by lengths as NumPy reads them off arrays, such as X.shape[0] - 1."""
+    values: dict[sympy.Basic, sympy.Expr] = {}
+    for size, reading in readings([leaf.shape for leaf in leaves]).items():
+        length = symbol(f"{leaves[reading.position].name}.shape[{reading.axis}]")
+        values[size] = reading.value.xreplace({LENGTH: length, **values})
+    return {str(size): value for size, value in values.items()}
 
 
 class _Writer:
     """Prints the nodes below `roots`."""
 
-    def __init__(self, roots: Sequence[ir.Node], sizes: Mapping[str, str]) -> None:
+    def __init__(self, roots: Sequence[ir.Node], sizes: Sizes) -> None:
         self.roots = roots
-        self.sizes = {name: sympy.Symbol(text, positive=True) for name, text in sizes.items()}
+        self.sizes = sizes
         self.order = ir.topological(roots)
         self.uses = Counter(child for node in self.order for child in _references(node))
         self.uses.update(roots)
@@ -130,7 +132,7 @@ class _Writer:
         return tuple_text(self.size(size) for size in shape)
 
     def number(self, number: sympy.Expr) -> sympy.Expr:
-        """Substitute the texts of sizes into a number or polynomial in dimensions."""
+        """Substitute the readings of sizes into a number or polynomial in dimensions."""
         return number.xreplace({s: self.sizes.get(s.name, s) for s in number.free_symbols})
 
     def node(self, node: ir.Node) -> Text:

@@ -15,6 +15,7 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import derivatrix as dx
 from derivatrix.compiler import formulas
 from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
 from derivatrix.compiler.formulas.notation import Notation
@@ -349,10 +350,10 @@ def test_names_of_cotangents_and_tangents():
 
 
 def test_sizes_are_read_off_inputs():
-    node = (X / Array(full(n))).node
-    assert render(node, "numpy", sizes={"n": "X.shape[0]"}) == "X / X.shape[0]"
+    node, sizes = (X / Array(full(n))).node, {"n": dimensions.symbol("X.shape[0]")}
+    assert render(node, "numpy", sizes=sizes) == "X / X.shape[0]"
     identity = Delta(dimensions.dimension(n + 1))
-    assert render(identity, "numpy", sizes={"n": "X.shape[0]"}) == "np.eye(X.shape[0] + 1)"
+    assert render(identity, "numpy", sizes=sizes) == "np.eye(X.shape[0] + 1)"
 
 
 def test_shared_parts_have_a_line_of_their_own():
@@ -699,3 +700,13 @@ def test_sizes_within_sizes() -> None:
     unicode = math_printers()["unicode"]
     assert unicode.dimension(sympy.floor(sympy.floor(n / 2) / 3)) == "⌊⌊n/2⌋/3⌋"
     assert unicode.dimension(sympy.Mod(sympy.floor(n / 2), m)) == "⌊n/2⌋ mod m"
+
+
+def test_sizes_that_are_lengths_and_more() -> None:
+    """A size is read as an expression, which keeps its precedence in products."""
+    size = dx.dims("n")
+    x = dx.vector("x", size - 1)
+    function = dx.function("f", [x], dx.mean(x) * dx.ones(2 * size) + dx.sum(x) * 3 * size)
+    values = np.array([1.0, 2.0, 6.0])
+    for text in (function.declaration, function.formula("value", style="numpy")):
+        np.testing.assert_allclose(eval(text, {"np": np, "x": values}), np.full(8, 111.0))

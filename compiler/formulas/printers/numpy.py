@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeGuard
 
@@ -31,9 +31,10 @@ from derivatrix.compiler.formulas.tree import (
     split_divisors,
 )
 from derivatrix.compiler.ir import numpy_spelling as spelling
-from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, symbol
 from derivatrix.compiler.ir.nodes import slot
 from derivatrix.compiler.ir.numpy_spelling import scalar_text
+from derivatrix.compiler.ir.numpy_text import Sizes
 from derivatrix.compiler.ir.python_text import NUMPY_EXTREMES, index
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -60,7 +61,7 @@ class AxisSum(kinds.Vector):
 
 class NumPy(Printer):
     """Writes trees as expressions: `text` an array of exactly the tree's shape, `loose` one that
-    broadcasts to it. sizes: texts for the names of dimensions (the names by default)."""
+    broadcasts to it. sizes: readings of dimensions (their names by default)."""
 
     calls: ClassVar = {
         kinds.Diag: "np.diag",
@@ -71,7 +72,7 @@ class NumPy(Printer):
         Solve: "np.linalg.solve",
     }
 
-    def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
+    def __init__(self, sizes: Sizes | None = None) -> None:
         self.sizes = dict(sizes or {})
 
     def loose(self, tree: Tree, min_precedence: int = TEST) -> str:
@@ -85,10 +86,8 @@ class NumPy(Printer):
     # Sizes
 
     def dimension(self, size: Dimension) -> str:
-        texts = {
-            s: sympy.Symbol(self.sizes[s.name]) for s in size.free_symbols if s.name in self.sizes
-        }
-        return index(size.xreplace(texts), extremes=NUMPY_EXTREMES)
+        read = {s: self.sizes.get(s.name, s) for s in size.free_symbols}
+        return index(size.xreplace(read), extremes=NUMPY_EXTREMES)
 
     def shape(self, shape: Shape) -> str:
         """Write a shape as a tuple."""
@@ -96,8 +95,8 @@ class NumPy(Printer):
         return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
     def show_size(self, tree: kinds.Size) -> Text:
-        text = self.sizes.get(tree.name, tree.name)
-        return text, ATOM if re.fullmatch(r"[\w.\[\]]+", text) else TEST
+        size = self.sizes.get(tree.name, symbol(tree.name))
+        return self.dimension(size), ATOM if size.is_Symbol else TEST
 
     # Names and numbers
 
