@@ -13,10 +13,12 @@ import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
+from derivatrix.compiler.emit.cpu.public_functions import kernel_properties
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node
+from derivatrix.compiler.plan.steps import Plan
 from derivatrix.runtime.reference import Text
 from tests.identities import IDENTITIES, Identity
 from tests.plain import run_plain
@@ -160,6 +162,7 @@ def check_plans(setting: Setting) -> None:
     function = setting.function
     for kind in function.kinds:
         kernel = kernel_plan(function.derivatives, kind)
+        check_conditions(kernel, setting.sizes)
         nodes = list(function.derivatives.kernel(kind)[1].values())
         for plan in (kernel, *kernel.variants):
             if not plan.equations:  # these need Newton's method, which is Numba's
@@ -168,6 +171,14 @@ def check_plans(setting: Setting) -> None:
                 run_plain(plan, setting.values, outputs)
                 for output, array in zip(outputs, expected, strict=True):
                     close(output, array, 1e-8)
+
+
+def check_conditions(kernel: Plan, sizes: dict[str, int]) -> None:
+    """Texts by which public functions and verification choose read the sizes of the function."""
+    properties = kernel_properties(kernel)
+    for name in ("small_results", "small_matrices", "small_steps"):
+        assert eval(properties.get(name, "True"), {}, sizes) is True
+    assert eval(properties.get("entries", "0"), {}, sizes) >= 0
 
 
 COMPILED = (

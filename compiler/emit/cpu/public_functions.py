@@ -84,8 +84,9 @@ def _entry_counts(plan: Plan) -> dict[str, sympy.Expr]:
 
 def _filled_entries(plan: Plan) -> str:
     """Count the entries of results and work arrays with two axes of symbolic sizes or more, which
-    limit the sizes at which a kernel is verified; empty if there are no such arrays."""
-    steps = [step for callee in plan.with_callees for step in callee.every_step]
+    limit the sizes at which a kernel is verified; empty if there are no such arrays. Kernels for
+    parts of the work, which have sizes of their own, need no more than it does."""
+    steps = [step for variant in (*plan.variants, plan) for step in variant.every_step]
     work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
     shapes = [buffer.shape for buffer in (*work, *(buffer for _, buffer in plan.outputs))]
     large = [shape for shape in shapes if sum(bool(size.free_symbols) for size in shape) > 1]
