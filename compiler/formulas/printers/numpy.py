@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeGuard
@@ -115,14 +114,14 @@ class NumPy(Printer):
 
     def real(self, tree: Tree) -> str:
         """Write a tree, an integer as a float."""
-        if isinstance(tree, kinds.Number):
-            return _floats(repr(float(tree.value)))
+        if isinstance(tree, kinds.Number) and tree.value.is_finite:
+            return repr(float(tree.value))
         return self.loose(tree)
 
     def show_literal(self, tree: kinds.Literal) -> Text:
         if tree.array.size == 0:
             return f"np.zeros({tree.array.shape})", ATOM
-        return f"np.array({_floats(repr(tree.array.tolist()))})", ATOM
+        return f"np.array({tree.array.tolist()!r})", ATOM
 
     def show_zeros(self, tree: kinds.Zeros) -> Text:
         return f"np.zeros({self.shape(tree.shape)})", ATOM
@@ -508,7 +507,3 @@ def _scale_spread(tree: Tree) -> Tree:
 
 def _is_column(tree: Tree) -> bool:
     return tree.rank == 1 and not is_row(tree)
-
-
-def _floats(text: str) -> str:
-    return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
