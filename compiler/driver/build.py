@@ -52,10 +52,10 @@ Progress = Callable[[str, int, int], None]
 """Called with a line about the work in progress, and the finished and total number of steps."""
 
 RESERVED_NAMES = (
-    *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
-    *("dataclasses", "functools", "grp", "hashlib", "html", "importlib", "itertools", "linecache"),
-    *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue", "re"),
-    *("scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
+    *("_formulas", "_support", "atexit", "collections", "contextlib", "copy", "ctypes"),
+    *("dataclasses", "functools", "gc", "grp", "hashlib", "html", "importlib", "itertools"),
+    *("linecache", "llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue"),
+    *("re", "scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
     *("warnings", "weakref"),
 )
 """Packages that generated modules import, and folders beside them: a module of that name would hide
