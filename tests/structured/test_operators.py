@@ -2,10 +2,13 @@
 dense arrays."""
 
 import copy
+import itertools
+import math
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +24,7 @@ from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.structured import structured
 from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common import linear_map as kernels
+from derivatrix.templates.support.common import linear_map_products
 from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all
 
@@ -368,3 +372,38 @@ def test_what_cannot_be_solved_with() -> None:
     (flat,) = operators(function("f", [a], dx.softmax(a))).values()
     with pytest.raises(np.linalg.LinAlgError):
         flat.solve(np.ones(3))
+
+
+def work(order: Sequence[tuple[int, tuple[int, ...]]], lengths: Mapping[int, int]) -> int:
+    """The multiplications of an array with the axes 0 and 1 by others, summed over all labels but
+    4 and 5 as soon as no later one has them."""
+    required = [{4, 5}.union(*(labels for _, labels in order[n:])) for n in range(len(order) + 1)]
+    current, total = {0, 1} & required[0], 0
+    for number, (_, labels) in enumerate(order):
+        total += math.prod(lengths[label] for label in current.union(labels))
+        current = current.union(labels) & required[number + 1]
+    return total
+
+
+def test_factors_are_multiplied_in_the_cheapest_order() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        lengths = dict(enumerate(random.integers(2, 9, 6).tolist()))
+        factors = [(n, tuple(random.choice(6, 2, replace=False).tolist())) for n in range(5)]
+        order, cost = linear_map_products._order([0, 1], {4, 5}, factors, lengths)
+        assert sorted(order) == factors and work(order, lengths) == cost
+        assert cost == min(work(other, lengths) for other in itertools.permutations(factors))
+
+
+def test_products_need_no_more_memory_than_the_factors() -> None:
+    """The Hessian of a function of a Cholesky factor is a sum of products of up to ten factors."""
+    n = dx.dims("n")
+    S = dx.matrix("S", n, n, "spd")
+    module = dx.compile(dx.function("entries", [S], dx.prod(dx.diagonal(dx.cholesky(S))) ** 2))
+    operator = module.hessian_operator(np.eye(60))
+    tracemalloc.start()
+    product = operator @ np.eye(60)
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(product, module.hvp(np.eye(60), np.eye(60)), atol=1e-10)
+    assert memory < 100e6  # an array with an axis for each of five labels takes 6 GB

@@ -16,11 +16,11 @@ from .linear_map_products import (
     _COLUMN,
     _axis_order,
     _IndexMap,
+    _order,
     _reader,
     _steps,
     _strides,
     _Term,
-    _work,
     _writer,
 )
 from .linear_map_solving import _solution
@@ -300,7 +300,7 @@ class _Operator:
         if not labels <= axes:
             lengths = dict(enumerate(sizes))
             vector = [label for label in input_labels if label != _COLUMN]
-            product = _work(vector, axes, [labels for _, labels in factors], lengths)
+            _, product = _order(vector, axes, factors, lengths)
             size = math.prod(sizes[label] for label in labels & axes)
             largest = max(array.size for array, _ in arrays)
             contraction = math.prod(sizes[label] for label in labels)

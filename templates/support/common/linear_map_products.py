@@ -3,7 +3,7 @@ the array operations of one product with a vector or a matrix."""
 
 # mypy: allow-untyped-defs
 
-import itertools
+import heapq
 import math
 from typing import Any, NamedTuple
 
@@ -11,8 +11,6 @@ import numpy as np
 
 _COLUMN = -1
 """The label of the columns of a matrix that an operator is applied to."""
-_MAX_PERMUTED_FACTORS = 4
-"""Up to this number of factors, every order of multiplication is tried."""
 
 
 class _Term(NamedTuple):
@@ -180,7 +178,7 @@ def _steps(value_labels, target, arrays, coefficient, lengths, dtype):
     if summed:
         steps.append(lambda value: value.sum(axis=summed))
         value_labels = [label for label in value_labels if label in required]
-    order = _order(value_labels, target, factors, lengths)
+    order, _ = _order(value_labels, target, factors, lengths)
     smallest = min(range(len(order)), key=lambda number: order[number][0].size, default=None)
     for number, (array, labels) in enumerate(order):
         array = array * dtype.type(scale) if number == smallest and scale != 1 else array
@@ -194,31 +192,26 @@ def _steps(value_labels, target, arrays, coefficient, lengths, dtype):
 
 
 def _order(value_labels, target, factors, lengths):
-    """Order the factors for the fewest multiplications; for many factors, take the best first
-    factor, then the best of those left, and so on."""
-
-    def cost(order):
-        return _work(value_labels, target, [labels for _, labels in order], lengths)
-
-    if len(factors) <= _MAX_PERMUTED_FACTORS:
-        return min(itertools.permutations(factors), key=cost)
-    order: list = []
-    queue = list(factors)
-    while queue:
-        orders = ([*order, queue[n], *queue[:n], *queue[n + 1 :]] for n in range(len(queue)))
-        order.append(min(orders, key=cost)[len(order)])
-        queue = [factor for factor in queue if factor is not order[-1]]
-    return order
-
-
-def _work(value_labels, target, order, lengths):
-    """Count the multiplications of a value by arrays with these labels, one after the
-    other."""
-    current, total = set(value_labels), 0
-    for number, labels in enumerate(order):
-        total += math.prod(lengths[label] for label in current.union(labels))
-        current = current.union(labels) & target.union(*order[number + 1 :])
-    return total
+    """Order the factors for the fewest multiplications of a value by one after the other, and
+    return these as well. The set of the factors used decides which labels the value has, so that
+    the best order is a shortest path over these sets (Dijkstra's algorithm)."""
+    labels = [frozenset(names) for _, names in factors]
+    paths: list = [(0, ())]
+    visited = set()
+    while True:
+        cost, order = heapq.heappop(paths)
+        used = frozenset(order)
+        if used in visited:
+            continue
+        if len(order) == len(factors):
+            return [factors[number] for number in order], cost
+        visited.add(used)
+        unused = [number for number in range(len(factors)) if number not in used]
+        required = target.union(*(labels[number] for number in unused))
+        current = required.intersection({*value_labels}.union(*(labels[n] for n in used)))
+        for number in unused:
+            work = math.prod(lengths[label] for label in current | labels[number])
+            heapq.heappush(paths, (cost + work, (*order, number)))
 
 
 def _step(value_labels, array, labels, remaining, lengths):
