@@ -163,6 +163,7 @@ class Builder(ABC):
         symbols = {
             slot(position): self.tree(argument, indices, scope)
             for position, argument in enumerate(node.arguments)
+            if node.expression.has(slot(position))
         }
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
         tree = expressions.convert(node.expression, symbols)

@@ -710,3 +710,8 @@ def test_sizes_that_are_lengths_and_more() -> None:
     values = np.array([1.0, 2.0, 6.0])
     for text in (function.declaration, function.formula("value", style="numpy")):
         np.testing.assert_allclose(eval(text, {"np": np, "x": values}), np.full(8, 111.0))
+
+
+def test_arguments_without_effect_have_no_definition() -> None:
+    product = einsum([(X.node, "ii"), (X.node, "ij")], "ijk", 1, {"k": n})
+    assert render(Map(sympy.S.One, (product,)), "unicode") == "broadcast(1)"
