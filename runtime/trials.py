@@ -37,7 +37,7 @@ CHECKS = (
 FIRST_POINT_CHECKS = (checks.check_float32, checks.check_layout, checks.check_linearity)
 CPU_CHECKS = (checks.check_kernels, operators.check_operators)
 """Checks of the kernels and operators, which modules for devices lack."""
-LARGE_CHECKS = (*CHECKS, checks.check_slopes, checks.check_float32)
+LARGE_CHECKS = (*CHECKS, checks.check_slopes)
 DENSE_CHECKS = (checks.check_products, checks.check_repeat)
 """Checks of results so large that only one or two of them fit into memory."""
 UNSTEADY_CHECKS = (checks.check_value, checks.check_repeat, checks.check_out)
@@ -159,8 +159,12 @@ def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[PointResu
         measurement = measure.large(interface, run.sizes, seed, usual)
     except OutOfDomain:
         return
-    products = (operators.check_products,) * (interface.operator in run.kinds)
-    yield _run(Trial(interface, measurement, usual), (*LARGE_CHECKS, *products))
+    selected: list[Check] = [*LARGE_CHECKS]
+    if interface.operator in run.kinds:
+        selected.append(operators.check_products)
+    if min(run.sizes.values()) == reach.LARGE_SIZE:
+        selected.append(checks.check_float32)
+    yield _run(Trial(interface, measurement, usual), selected)
     references = [kind for kind in usual if kind in ("jvp", "vjp", "hvp", "gradient")]
     for kind in kinds:
         if kind not in usual:

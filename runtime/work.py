@@ -23,6 +23,9 @@ FACTORISATION_RATIO = 10
 """Cost of a factorisation, relative to a product of matrices of that size."""
 MATRIX_FUNCTION_RATIO = 200
 """Cost of SciPy's functions and equations of matrices, relative to such a product."""
+RICCATI_EQUATIONS = "solve_continuous_are", "solve_discrete_are"
+RICCATI_RATIO = 2000
+"""Cost of its Riccati equations: they decompose a pencil of three times as many rows."""
 ROOT_OPS = 500_000
 """Cost of a search for a root by SciPy, beside that of the equations."""
 COUNTED_SIZE = 16
@@ -101,7 +104,8 @@ class _Counter:
         if function in (np.matmul, np.einsum):
             ratio = 1
         elif (getattr(function, "__module__", None) or "").startswith("scipy."):
-            ratio = MATRIX_FUNCTION_RATIO
+            is_riccati = function.__name__ in RICCATI_EQUATIONS
+            ratio = RICCATI_RATIO if is_riccati else MATRIX_FUNCTION_RATIO
         self._count += ratio * longest * max((array.size for array in arrays), default=1)
         return function(*arguments, **options)
 

@@ -14,6 +14,7 @@ from derivatrix import runtime
 from derivatrix.compiler.driver import comparison
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.runtime import measure, reach, sampling, special, trials
+from derivatrix.runtime.checks import Trial, check_float32
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import CallError, ModuleInterface
 from derivatrix.runtime.reach import Run
@@ -224,9 +225,10 @@ def test_eigenvectors_without_a_correct_digit_in_float32_pass():
     module = dx.compile(
         dx.function("vectors", [S], dx.eigh(S).eigenvectors, kinds=["value", "vjp"])
     )
-    run = Run({"n": 129}, ("value", "vjp"))
-    (result,) = trials.large(ModuleInterface(module), run, 0)
-    assert all(row.passed for row in result.rows)
+    interface = ModuleInterface(module)
+    trial = Trial(interface, measure.large(interface, {"n": 129}, 0, ["value", "vjp"]))
+    check_float32(trial)
+    assert trial.rows and all(row.passed for row in trial.rows)
 
 
 def conditional(module, kind, when):
