@@ -53,7 +53,17 @@ Progress = Callable[[str, int, int], None]
 
 RESERVED_NAMES = (
     *("_formulas", "_support", "atexit", "collections", "contextlib", "copy", "ctypes"),
-    *("dataclasses", "functools", "gc", "grp", "hashlib", "html", "importlib", "itertools"),
+    *(
+        "dataclasses",
+        "functools",
+        "gc",
+        "grp",
+        "hashlib",
+        "heapq",
+        "html",
+        "importlib",
+        "itertools",
+    ),
     *("linecache", "llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue"),
     *("re", "scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
     *("warnings", "weakref"),

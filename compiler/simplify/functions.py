@@ -54,6 +54,27 @@ def extract_coefficient(node: ir.Map) -> ir.Node | None:
     return scale(Array(ir.Map(function, node.arguments)), coefficient).node
 
 
+def powers_of(expression: sympy.Expr) -> dict[sympy.Expr, sympy.Expr]:
+    """Return the exponents of the bases in a product; 2 - 2x is a power of 2 and one of 1 - x."""
+    exponents: dict[sympy.Expr, sympy.Expr] = {}
+    for base, exponent in expression.as_powers_dict().items():
+        content, primitive = base.primitive() if base.is_Add else (sympy.S.One, base)
+        for factor in (content, primitive) if content != 1 else (primitive,):
+            exponents[factor] = exponents.get(factor, 0) + exponent
+    return exponents
+
+
+def combine_powers(node: ir.Map) -> ir.Node | None:
+    """(2 - 2t²) / √(1 - t²) = 2 √(1 - t²), which has a value where rounding makes the base 0."""
+    if not node.expression.is_Mul or not node.expression.has(sympy.Pow):
+        return None
+    powers = powers_of(node.expression).items()
+    combined = sympy.Mul(*(base**exponent for base, exponent in powers))
+    if _size(combined) >= _size(node.expression):
+        return None
+    return elementwise(combined, *map(Array, node.arguments)).node
+
+
 def extract_sign(node: ir.Map) -> ir.Node | None:
     """Write sigmoid(-a) as a function of a, to compare it with sigmoid(a)."""
     if not isinstance(node.expression, scalar_functions.sigmoid) or len(node.arguments) > 1:
@@ -312,6 +333,7 @@ def inverse_of_diagonal(node: ir.Apply) -> ir.Node | None:
 MAP_RULES: tuple[Callable[[ir.Map], ir.Node | None], ...] = (
     fold_numbers,
     extract_coefficient,
+    combine_powers,
     extract_sign,
     split_sum,
     logarithm,

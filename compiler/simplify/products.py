@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.softmax import SOFTMAX
+from derivatrix.compiler.simplify.functions import powers_of
 from derivatrix.compiler.simplify.inverses import absorb_projector, cancel_inverse
 from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
@@ -200,6 +203,58 @@ def merge_powers(product: Product) -> Product | None:
     return None
 
 
+def cancel_powers(product: Product) -> Product | None:
+    """(1 - t²) / √(1 - t²) = √(1 - t²), for functions of the same entries: where rounding makes the
+    base 0, the quotient would be nan."""
+    maps = _factors_of_kind(product, ir.Map)
+    for (p, node, labels), (q, other, other_labels) in itertools.permutations(maps, 2):
+        if labels != other_labels or not _negative_powers(node):
+            continue
+        powers, multiplied = _powers(node), _powers(other)
+        if any(multiplied.get(base, 0) > 0 for base in _negative_powers(node)):
+            both = [*powers.items(), *multiplied.items()]
+            expression = sympy.Mul(*(base**exponent for base, exponent in both))
+            arrays = [Array(array) for array in _arrays(node) | _arrays(other)]
+            slots = {_symbol(array.node): ir.slot(i) for i, array in enumerate(arrays)}
+            fused = elementwise(expression.xreplace(slots), *arrays).node
+            return product.without(p, q).times((fused, labels))
+    return None
+
+
+@lru_cache(maxsize=65536)
+def _powers(node: ir.Node) -> dict[sympy.Expr, sympy.Expr]:
+    """Return the exponents of the bases in a function of entries, by symbols of these."""
+    return powers_of(_expression(node))
+
+
+@lru_cache(maxsize=65536)
+def _negative_powers(node: ir.Map) -> list[sympy.Expr]:
+    """List the bases of negative powers, without numbers and entries: their powers merge anyway."""
+    if not node.expression.has(sympy.Pow):
+        return []
+    bases = [base for base, exponent in _powers(node).items() if exponent.is_negative]
+    return [base for base in bases if not (base.is_number or base.is_Symbol)]
+
+
+def _expression(node: ir.Node) -> sympy.Expr:
+    """Write nested functions of entries as one expression."""
+    if not isinstance(node, ir.Map):
+        return _symbol(node)
+    inner = {ir.slot(i): _expression(argument) for i, argument in enumerate(node.arguments)}
+    return node.expression.xreplace(inner)
+
+
+def _arrays(node: ir.Node) -> dict[ir.Node, None]:
+    """Return the arrays that nested functions of entries are applied to, in order."""
+    if not isinstance(node, ir.Map):
+        return {node: None}
+    return {array: None for argument in node.arguments for array in _arrays(argument)}
+
+
+def _symbol(node: ir.Node) -> sympy.Symbol:
+    return sympy.Symbol(f"entry {node.key}", real=True)
+
+
 def cancel_quotients(product: Product) -> Product | None:
     """a b / (a b c) = 1/c, entry by entry."""
     for quotient, (node, labels) in enumerate(product.factors):
@@ -309,6 +364,7 @@ RULES: tuple[Rule, ...] = (
     drop_reshape,
     merge_gathers,
     merge_powers,
+    cancel_powers,
     cancel_quotients,
     drop_indicator,
     cancel_inverse,

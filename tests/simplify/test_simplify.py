@@ -70,6 +70,8 @@ exponential = dx.exp(M).node
 thin, vectors = dx.qr(M[:, :2]).Q, dx.eigh(H).eigenvectors
 tall, pseudo = M[:, :2], pinv(M[:, :2])
 above = Array(Map((1 + sympy.sign(slot(0))) / 2, (w.node,)))
+slope_of_tanh = Map(1 - sympy.tanh(slot(0)) ** 2, (v.node,))
+inverse_root = Map(1 / sympy.sqrt(1 - slot(0) ** 2), (dx.tanh(v).node,))
 
 PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
@@ -110,6 +112,10 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
     (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
     (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
+    (
+        products.cancel_powers,
+        einsum([(slope_of_tanh, "i"), (inverse_root, "i"), (w.node, "i")], "i"),
+    ),
     (products.cancel_quotients, einsum([(w.node, "i"), (below(3, (v, "i"), (w, "i")), "i")], "i")),
     (products.cancel_quotients, einsum([(M.node, "ii"), (below(1, (M, "ii")), "i")], "i")),
     (
@@ -177,6 +183,13 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.fold_numbers, Map(sympy.Max(slot(0), slot(1)), (w.node, full(2, (SIZE,))))),
     (functions.extract_coefficient, Map(2 * sympy.exp(slot(0)), (w.node,))),
     (functions.extract_coefficient, Map(slot(0) ** 2 * slot(1), (w.node, v.node))),
+    (
+        functions.combine_powers,
+        Map(
+            (2 + 2 * slot(0) ** 2) * slot(1) / sympy.sqrt(1 + slot(0) ** 2),
+            (v.node, dx.exp(w).node),
+        ),
+    ),
     (
         functions.split_sum,
         Map(slot(0) + sympy.exp(slot(1) - slot(0)), (w.node, v.node)),
