@@ -53,20 +53,10 @@ Progress = Callable[[str, int, int], None]
 
 RESERVED_NAMES = (
     *("_formulas", "_support", "atexit", "collections", "contextlib", "copy", "ctypes"),
-    *(
-        "dataclasses",
-        "functools",
-        "gc",
-        "grp",
-        "hashlib",
-        "heapq",
-        "html",
-        "importlib",
-        "itertools",
-    ),
-    *("linecache", "llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue"),
-    *("re", "scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
-    *("warnings", "weakref"),
+    *("dataclasses", "functools", "gc", "grp", "hashlib", "heapq", "html", "importlib"),
+    *("itertools", "linecache", "llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle"),
+    *("pwd", "queue", "re", "scipy", "stat", "struct", "sys", "tempfile", "threading", "time"),
+    *("types", "typing", "warnings", "weakref"),
 )
 """Packages that generated modules import, and folders beside them: a module of that name would hide
 the package."""
