@@ -162,7 +162,7 @@ def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[PointResu
     selected: list[Check] = [*LARGE_CHECKS]
     if interface.operator in run.kinds:
         selected.append(operators.check_products)
-    if min(run.sizes.values()) == reach.LARGE_SIZE:
+    if min(run.sizes.values()) == reach.LARGE_SIZE:  # larger ones may leave no digit in float32
         selected.append(checks.check_float32)
     yield _run(Trial(interface, measurement, usual), selected)
     references = [kind for kind in usual if kind in ("jvp", "vjp", "hvp", "gradient")]

@@ -24,8 +24,9 @@ FACTORISATION_RATIO = 10
 MATRIX_FUNCTION_RATIO = 200
 """Cost of SciPy's functions and equations of matrices, relative to such a product."""
 RICCATI_EQUATIONS = "solve_continuous_are", "solve_discrete_are"
+"""SciPy's functions that solve them."""
 RICCATI_RATIO = 2000
-"""Cost of its Riccati equations: they decompose a pencil of three times as many rows."""
+"""Cost of these: they decompose a pencil of up to three times as many rows."""
 ROOT_OPS = 500_000
 """Cost of a search for a root by SciPy, beside that of the equations."""
 COUNTED_SIZE = 16
@@ -34,6 +35,7 @@ MIN_COUNTED_OPS = 3e6
 """Sizes are doubled until they take so many operations: the last doubling shows how these grow,
 which constant terms hide before."""
 MAX_DOUBLINGS = 10
+"""Most of these, for declarations whose operations hardly grow."""
 
 
 class Work:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from derivatrix import runtime
 from derivatrix.runtime import reach
 from derivatrix.runtime.interface import ModuleInterface
-from derivatrix.runtime.report import Report
+from derivatrix.runtime.report import Reach, Report
 from derivatrix.runtime.support import FOLDER
 
 ENVIRONMENT = {"NUMBA_OPT": "0"}
@@ -115,8 +115,14 @@ def byte_setter(address, compiled):
 
 def verified(copy: Copy, original: ModuleType) -> Report:
     """The report of the copy, at the points at which verification calls the module itself."""
-    chosen = reach.choose_runs(ModuleInterface(original))
-    with mock.patch.object(reach, "choose_runs", lambda interface: chosen):
+    runs, reached = reach.choose_runs(ModuleInterface(original))
+
+    def make_chosen(
+        interface: ModuleInterface, make: Callable[[reach.Run], bool]
+    ) -> tuple[list[reach.Run], Reach]:
+        return [run for run in runs if make(run)], reached
+
+    with mock.patch.object(reach, "choose_runs", make_chosen):
         return runtime.verify(copy.module)
 
 

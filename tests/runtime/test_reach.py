@@ -158,6 +158,14 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
     assert not hasattr(square, MARK)
 
 
+def test_a_copy_is_verified_at_the_sizes_of_the_module(square):
+    copy = Copy(square)
+    report = marked.verified(copy, square)
+    assert report.passed and copy.taken()
+    usual = {(row.check, row.point) for row in runtime.verify(square).rows}
+    assert {(row.check, row.point) for row in report.rows} == usual
+
+
 def test_points_do_not_depend_on_the_speed_of_the_machine(square, monkeypatch):
     usual = reach.choose_runs(ModuleInterface(square))
     monkeypatch.setattr(time, "process_time", itertools.count(0, 100).__next__)

@@ -139,8 +139,8 @@ class _BySamples(_Partition):
         is_small, *is_unsuited = self.conditions
         flags = [name in self.sliced for name in parts.signature.inputs]
         parallel = self._parallel_kernel(module, kernel, parts)
-        cut = partial(_by_samples, flags, self.cache_blocks)
-        scope = {"_in_parts": _in_parts(kernel, parallel, cut)}
+        divide = partial(_by_samples, flags, self.cache_blocks)
+        scope = {"_in_parts": _in_parts(kernel, parallel, divide)}
         call = if_else(is_small, serial_call, [f"_in_parts(({cost},), {passed})"])
         if not is_unsuited:
             return CallPlan(is_small, call, "", scope)
@@ -237,10 +237,10 @@ class _BySums(_Partition):
         )
         sliced = [name in self.sliced for name in signature.inputs]
         bounds = self.min_samples, self.is_blas_bound, self.is_gram_bound
-        cut = partial(_by_sums, sliced, *bounds)
+        divide = partial(_by_sums, sliced, *bounds)
         flags = [name in sums for name in signature.kinds]
         run = _THREAD_POOL.run_by_one_thread if self.is_gram_bound else _THREAD_POOL.run
-        scope = {"_in_parts": _in_parts(kernel, parallel, cut, flags, run)}
+        scope = {"_in_parts": _in_parts(kernel, parallel, divide, flags, run)}
         call = [f"_in_parts(({costs}), {passed})"]
         if not has_few_samples:
             return CallPlan(is_small, if_else(is_small, serial_call, call), "", scope)

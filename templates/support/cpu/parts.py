@@ -26,9 +26,10 @@ _MIN_WORK_RATIO = 8
 """Smallest ratio of the work for the samples of a part to the work that every part repeats."""
 
 
-class _Cut(NamedTuple):
-    """How the work of a call is cut into parts. threads: most threads that compute them. length: of
-    the axis along which parts are slices. arguments: further ones of the kernel for a part."""
+class _Division(NamedTuple):
+    """The division of the work of a call into parts. threads: most threads that compute them.
+    length: of the axis along which parts are slices. arguments: further ones of the kernel for a
+    part."""
 
     threads: int
     parts: int
@@ -36,19 +37,20 @@ class _Cut(NamedTuple):
     arguments: tuple = ()
 
 
-def _in_parts(kernel, parallel, cut, sums=(), run=_THREAD_POOL.run):
+def _in_parts(kernel, parallel, divide, sums=(), run=_THREAD_POOL.run):
     """Make a function that calls `parallel` for the parts of the work of a kernel.
 
-    cut: arrays and costs -> the `_Cut`, or None if one thread is to `run` the kernel. sums: flags
-    of the arrays that are sums over the parts, each of which has its own array; none by default."""
+    divide: arrays and costs -> the `_Division`, or None if one thread is to `run` the kernel.
+    sums: flags of the arrays that are sums over the parts, each of which has its own array; none by
+    default."""
 
     def call(costs, *arrays):
-        """Call it. costs: see the function that cuts."""
-        pieces = cut(arrays, *costs)
-        if pieces is None:
+        """Compute the parts of a call, and add up their sums. costs: the last of `divide`."""
+        division = divide(arrays, *costs)
+        if division is None:
             run(kernel, *arrays)
             return
-        threads, parts, length, further = pieces
+        threads, parts, length, further = division
         flags = sums or [False] * len(arrays)
         totals = [*compress(arrays, flags)]
         partial_sums = [np.empty((parts, *total.shape), total.dtype) for total in totals]
@@ -68,7 +70,7 @@ def _by_rows(arrays, ops, work_arrays):
     arrays. ops: estimated operations; work_arrays: allocates the arrays that phases share, for a
     number of threads."""
     count = min(MAX_WRITING_THREADS, _thread_count(ops))
-    return _Cut(count, count, 0, work_arrays(count)) if count > 1 else None
+    return _Division(count, count, 0, work_arrays(count)) if count > 1 else None
 
 
 def _by_samples(sliced, cache_blocks, arrays, ops):
@@ -82,7 +84,7 @@ def _by_samples(sliced, cache_blocks, arrays, ops):
         whole_bytes = _bytes(arrays, [not is_sliced for is_sliced in flags])
         block_bytes = max(_BLOCK_BYTES, 4 * whole_bytes)
         parts = _part_count(threads, length, block_bytes * length // max(1, _bytes(arrays, flags)))
-    return _Cut(threads, parts, length) if parts > 1 else None
+    return _Division(threads, parts, length) if parts > 1 else None
 
 
 def _in_batch_last(arrays, entries, ops):
@@ -91,7 +93,9 @@ def _in_batch_last(arrays, entries, ops):
     length = arrays[-1].shape[0]
     threads = max(1, min(length, _thread_count(ops)))
     step = 2 * _BLOCK_BYTES // max(1, arrays[-1].itemsize * entries)
-    return _Cut(threads, _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step)), length)
+    return _Division(
+        threads, _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step)), length
+    )
 
 
 def _by_sums(sliced, min_samples, is_blas_bound, is_gram_bound, arrays, entries, ops, ops_per_part):
@@ -108,8 +112,8 @@ def _by_sums(sliced, min_samples, is_blas_bound, is_gram_bound, arrays, entries,
     step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
     count = max(1, min(length // step, _thread_count(ops * length)))
     if is_gram_bound:
-        return _Cut(count, count, length, (length,)) if count > 1 else None
-    return _Cut(count, count, length, (step,))
+        return _Division(count, count, length, (length,)) if count > 1 else None
+    return _Division(count, count, length, (step,))
 
 
 def _thread_count(ops):
