@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from derivatrix.runtime.measure import (
     magnitude,
     scale,
 )
+from derivatrix.runtime.measure import special as measure_special
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
 from derivatrix.runtime.report import LARGEST_ENTRY, Row
 
@@ -48,21 +49,31 @@ SMALL_ENTRY_RATIO = 1e-3
 """Entries below this part of the largest one are perturbed relative to it in the control."""
 
 
+@dataclass(frozen=True)
+class Special:
+    """A special point, where the function may have no derivative: derivatives that are not finite
+    are left out unless differences say that there is one, and tolerances include the rounding
+    errors at points with large entries.
+
+    roundoff: the changes of JVP and HVP there by rounded inputs. is_unsteady: rounding decides the
+    value or its derivative. single: see `special.SpecialPoint`."""
+
+    roundoff: tuple[float, float]
+    is_unsteady: bool
+    single: tuple[Point, ...]
+
+
 class Trial:
     """A module's results at a point, the expected ones, and the rows of the checks.
 
-    kinds: the functions to call, all if it is None. special: the function may have no derivative at
-    the point; then derivatives that are not finite are left out unless differences say that there
-    is one, and tolerances include the rounding errors at points with large entries.
-    roundoff: the changes of JVP and HVP there by rounded inputs."""
+    kinds: the functions to call, all if it is None."""
 
     def __init__(
         self,
         interface: ModuleInterface,
         measurement: Measurement,
         kinds: Sequence[str] | None = None,
-        special: bool = False,
-        roundoff: tuple[float, float] = (0.0, 0.0),
+        special: Special | None = None,
     ) -> None:
         self.interface = interface
         self.expected = measurement
@@ -73,7 +84,6 @@ class Trial:
         self.floor = max(
             largest(measurement.value), measurement.gradient_size, 1.0 if special else 0.0
         )
-        self.roundoff = roundoff
         self.results: dict[str, Arrays] = {}
         """The arrays that the functions returned: a later call must not change them."""
         for kind in interface.kinds if kinds is None else kinds:
@@ -81,7 +91,7 @@ class Trial:
             if arrays is None:
                 continue
             is_finite = all(np.isfinite(array).all() for array in arrays.values())
-            if not special or kind == "value" or is_finite or self.has_derivative(kind):
+            if is_finite or kind == "value" or self.has_derivative(kind):
                 self.results[kind] = arrays
         self.copies = {
             kind: {key: array.copy() for key, array in arrays.items()}
@@ -91,7 +101,7 @@ class Trial:
     def rounding(self, kind: str) -> float:
         """Bound the error that cancellation leaves in the results of a function: that of terms of
         the value's size, and at special points a multiple of the change by rounded inputs."""
-        roundoff = self.roundoff[kind in SECOND]
+        roundoff = self.special.roundoff[kind in SECOND] if self.special else 0.0
         return self.slack * ROUNDING * self.floor + ROUNDOFF_FACTOR * roundoff
 
     @property
@@ -101,10 +111,27 @@ class Trial:
         return ROUNDING * self.floor * max(1.0, *map(largest, self.point.values.values()))
 
     def has_derivative(self, kind: str) -> bool:
-        """Return whether differences show that the derivative exists at a special point."""
-        estimates = [*self.expected.first.values(), self.expected.along]
-        has_first = all(is_trusted(estimate, self.floor) for estimate in estimates)
-        return has_first and (kind not in SECOND or is_smooth(self.interface, self.point))
+        """Return whether the function has a derivative at the point, as far as differences show. At
+        a special point they also show one where each of its special inputs alone is special: a zero
+        of another input may hide a jump."""
+        if self.special is None:
+            return True
+        if self.special.is_unsteady or not self._has_first_derivative:
+            return False
+        return kind not in SECOND or is_smooth(self.interface, self.point)
+
+    @cached_property
+    def _has_first_derivative(self) -> bool:
+        assert self.special
+        measurements = [self.expected]
+        for point in self.special.single:
+            with suppress(OutOfDomain):
+                measurements.append(measure_special(self.interface, point, seed=0))
+        return all(
+            is_trusted(estimate, max(largest(m.value), m.gradient_size, 1.0))
+            for m in measurements
+            for estimate in (*m.first.values(), m.along)
+        )
 
     def call(
         self,

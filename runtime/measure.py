@@ -293,7 +293,9 @@ def roundoff(interface: ModuleInterface, point: Point, kind: str) -> tuple[float
         return np.inf, True
     if not any(np.isfinite(array).all() for array in (*left.values(), *right.values())):
         return 0.0, False  # infinite at both: rounding does not decide
-    difference = max((largest(right[key] - array) for key, array in left.items()), default=0.0)
+    with np.errstate(invalid="ignore"):
+        changes = [largest(right[key] - array) for key, array in left.items()]
+    difference = max(changes, default=0.0) if np.isfinite(changes).all() else np.inf
     size = max([1.0, *map(largest, left.values())])
     return difference, not difference <= MAX_STABLE_CHANGE * size
 

@@ -8,24 +8,34 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from derivatrix.runtime import sampling, thresholds
 from derivatrix.runtime.domains import Random, contains
-from derivatrix.runtime.interface import ModuleInterface, Point, Sizes
+from derivatrix.runtime.interface import Arrays, ModuleInterface, Point, Sizes
 from derivatrix.runtime.reference import OutOfDomain
 
 MAX_DRAWN_POINTS = 20
 """Most points drawn until the declaration has a value at one: enough to try each domain."""
 
 
-def points(interface: ModuleInterface, fixed: Mapping[str, int], seed: int) -> Iterator[Point]:
+class SpecialPoint(NamedTuple):
+    """A special point, and the points at which only one of its special inputs is special."""
+
+    point: Point
+    single: tuple[Point, ...] = ()
+
+
+def points(
+    interface: ModuleInterface, fixed: Mapping[str, int], seed: int
+) -> Iterator[SpecialPoint]:
     """Yield special points with small sizes, some of them `fixed`."""
     random = np.random.default_rng([seed, 7])
     for sizes in sampling.ones(interface, fixed):
         point = random_point(interface, sizes, random)
-        yield replace(point, label=f"random, {point.label}")
+        yield SpecialPoint(replace(point, label=f"random, {point.label}"))
         yield from _filled_points(interface, point, "zeros")
     for sizes in sampling.assignments(interface, fixed)[:1]:
         point = random_point(interface, sizes, random)
@@ -55,7 +65,7 @@ def random_point(interface: ModuleInterface, sizes: Sizes, random: Random) -> Po
     return candidates[0]
 
 
-def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Iterator[Point]:
+def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Iterator[SpecialPoint]:
     """Yield points where the fill `name` replaces all inputs that it can, then each one alone."""
     fill = FILLS.get(name) or JOINT_FILLS[name]
     filled = {}
@@ -63,12 +73,16 @@ def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Itera
         array = sampling.project(entry.structure, fill(point.values[entry.name]))
         if contains(entry.structure, array) and contains(entry.domain, array):
             filled[entry.name] = array
-    choices = [filled] if filled else []
-    choices += [{key: array} for key, array in filled.items() if len(filled) > 1]
-    for values in choices:
+
+    def replaced(values: Arrays) -> Point:
         where = "" if len(interface.inputs) == 1 else f" in {', '.join(values)}"
         label = f"{name}{where}, {point.label}"
-        yield replace(point, label=label, values={**point.values, **values})
+        return replace(point, label=label, values={**point.values, **values})
+
+    single = tuple(replaced({key: array}) for key, array in filled.items())
+    if len(single) > 1:
+        yield SpecialPoint(replaced(filled), single)
+    yield from map(SpecialPoint, single)
 
 
 def _constant(number: float) -> Callable[[np.ndarray], np.ndarray]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
-from derivatrix.runtime.checks import Trial
+from derivatrix.runtime.checks import Special, Trial
 from derivatrix.runtime.curves import curves
 from derivatrix.runtime.interface import (
     BATCH,
@@ -20,6 +20,7 @@ from derivatrix.runtime.interface import (
     Point,
     attempt,
 )
+from derivatrix.runtime.measure import Measurement
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Row
@@ -178,10 +179,18 @@ def _check_special_points(
     failure for each check, function and input."""
     worst: dict[tuple[str, str, str], Row] = {}
     failed: list[Row] = []
-    points = [(point, False) for point in special.points(interface, sizes, seed)]
-    points += [(point, True) for point in special.beside_thresholds(interface, sizes, seed)]
-    for point, is_smooth in points:
-        for row in _check_special_point(interface, point, seed, is_smooth):
+    results = [
+        *(
+            _check_special_point(interface, *p, seed)
+            for p in special.points(interface, sizes, seed)
+        ),
+        *(
+            _check_special_point(interface, point, (), seed, is_smooth=True)
+            for point in special.beside_thresholds(interface, sizes, seed)
+        ),
+    ]
+    for rows in results:
+        for row in rows:
             key = (row.check, row.function, row.input)
             if not row.passed:
                 failed.append(row)
@@ -196,9 +205,15 @@ def _nearness(row: Row) -> tuple[bool, float]:
 
 
 def _check_special_point(
-    interface: ModuleInterface, point: Point, seed: int, is_smooth: bool
+    interface: ModuleInterface,
+    point: Point,
+    single: tuple[Point, ...],
+    seed: int,
+    is_smooth: bool = False,
 ) -> list[Row]:
-    """Check the module at a special point; is_smooth: the function is known to have no kink near.
+    """Check the module at a special point; what fails there is checked beside the declaration and
+    its differences in 50 digits, as rounding may decide NumPy's. single: see `SpecialPoint`.
+    is_smooth: the function is known to have no kink near.
 
     Where the declaration has no value, a function may return anything or raise an error of the
     mathematics, and no other error."""
@@ -210,6 +225,40 @@ def _check_special_point(
             for kind in interface.kinds
             if (error := _call_error(interface, kind, point)) and not checks.is_undefined(error)
         ]
+    check = partial(_check_measured_point, interface, single=single, is_smooth=is_smooth)
+    rows = check(measurement)
+    if all(row.passed for row in rows):
+        return rows
+    precise = _measure_in_50_digits(interface, measurement, seed)
+    return rows if precise is None else check(precise)
+
+
+def _measure_in_50_digits(
+    interface: ModuleInterface, measurement: Measurement, seed: int
+) -> Measurement | None:
+    """Measure again in 50 digits; None if the declaration calls a function that is not known in
+    these. The error of NumPy's value is what rounding may change: kernels compute like NumPy."""
+    from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
+
+    point = measurement.point
+    if sum(array.size for array in point.values.values()) > checks.MAX_PRECISE_ENTRIES:
+        return None
+    try:
+        result = exact.measure(interface, point, np.random.default_rng([seed, 3]))
+    except (OutOfDomain, precise.Imprecise):
+        return None
+    error = measure.largest(measurement.value - result.value)
+    return replace(result, sensitivity=max(error, measurement.sensitivity))
+
+
+def _check_measured_point(
+    interface: ModuleInterface,
+    measurement: Measurement,
+    single: tuple[Point, ...],
+    is_smooth: bool,
+) -> list[Row]:
+    """Check the module at a special point that has been measured."""
+    point = measurement.point
     kind = next((k for k in ("jvp", "gradient", "vjp") if k in interface.kinds), "value")
     first, is_sensitive = measure.roundoff(interface, point, kind)
     is_unsteady = not measurement.is_steady or is_sensitive
@@ -220,7 +269,7 @@ def _check_special_point(
         second, is_sensitive = measure.roundoff(interface, point, "hvp")
     if is_huge or ("hvp" in kinds and (is_unsteady or is_sensitive)):
         kinds = tuple(kind for kind in kinds if kind not in checks.SECOND)
-    trial = Trial(interface, measurement, kinds, special=True, roundoff=(first, second))
+    trial = Trial(interface, measurement, kinds, Special((first, second), is_unsteady, single))
     steady = HUGE_CHECKS if is_huge else (*CHECKS, checks.check_slopes)
     return _run(trial, UNSTEADY_CHECKS if is_unsteady else steady).rows
 

@@ -15,6 +15,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import canonical_factors
+from derivatrix.compiler.simplify.complements import terms_with_complement
 from derivatrix.compiler.simplify.functions import (
     APPLY_RULES,
     FINAL_APPLY_RULES,
@@ -172,6 +173,8 @@ class _Simplifier:
         if (fewer := with_one_sigmoid(terms, _difference)) is not None:
             return self._sum(ir.Sum(tuple(fewer), node.shape))
         if (fewer := with_log_softmax(terms, self._product)) is not None:
+            return self._sum(ir.Sum(tuple(fewer), node.shape))
+        if (fewer := terms_with_complement(terms)) is not None:
             return self._sum(ir.Sum(tuple(fewer), node.shape))
         return ir.Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
 

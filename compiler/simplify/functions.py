@@ -17,6 +17,7 @@ from derivatrix.compiler.operations.determinant import (
 )
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.simplify.complements import with_complements
 from derivatrix.compiler.simplify.kronecker import (
     inverse_of_kronecker,
     logarithm_of_determinant_of_kronecker,
@@ -117,7 +118,7 @@ def compose(node: ir.Map) -> ir.Node | None:
         shifted = inner.expression.xreplace(
             {ir.slot(i): ir.slot(count + i) for i in range(len(inner.arguments))}
         )
-        expression = node.expression.subs(ir.slot(position), shifted)
+        expression = with_complements(node.expression.subs(ir.slot(position), shifted))
         if _size(expression) < before:
             arguments = [*map(Array, node.arguments), *map(Array, inner.arguments)]
             return elementwise(expression, *arguments).node

@@ -298,13 +298,16 @@ def test_at_large_sizes_only_what_is_checked_is_called():
 
 
 def test_kinks_and_poles_are_no_faults():
-    """The module is right: the declaration has no derivative, or no value, at special points."""
+    """The module is right: the declaration has no derivative, or no value, at special points, or
+    rounding decides its value there."""
     x = dx.vector("x", n)
     y = dx.vector("y", n)
     for name, expression in {
         "kinks": dx.sum(abs(x) * dx.maximum(x, y)) + dx.max(x),
         "poles": dx.sum(x / y) + dx.sum(dx.log(abs(x))),
         "jumps": dx.sum(dx.sign(x) * y * dx.floor(y)),
+        "steep_times_zero": dx.sum(dx.sqrt(abs(x)) * y),
+        "rounding": dx.sqrt(abs(x) - abs(dx.sin(x))) + y,
     }.items():
         module = dx.compile(dx.function(name, [x, y], expression))
         interface = ModuleInterface(module)
@@ -324,7 +327,7 @@ def test_special_points_are_inside(structure, domain):
     (given,) = module.INPUTS
     module.INPUTS = ({**given, "structure": structure, "domain": domain},)
     interface = ModuleInterface(module)
-    result = list(special.points(interface, {}, 0))
+    result = [at.point for at in special.points(interface, {}, 0)]
     assert {1} < {point.sizes["n"] for point in result}
     for point in result:
         assert contains(structure, point.values["X"]) and contains(domain, point.values["X"])
