@@ -258,7 +258,7 @@ def _root(
     return SimpleNamespace(x=root)
 
 
-def _softmax(array: np.ndarray, axis: int) -> Any:
+def _softmax(array: np.ndarray, axis: int | None = None) -> Any:
     powers = entrywise(NUMBERS.exp)(array)
     return powers / np.sum(powers, axis=axis, keepdims=True)
 
@@ -371,8 +371,8 @@ SCIPY = _Namespace(
                 **{name: entrywise(function) for name, function in SPECIAL.items()},
                 **{name: entrywise(function, 2) for name, function in SPECIAL_OF_TWO.items()},
                 "softmax": _softmax,
-                "log_softmax": lambda x, axis: entrywise(NUMBERS.log)(_softmax(x, axis)),
-                "logsumexp": lambda x, axis: entrywise(NUMBERS.log)(
+                "log_softmax": lambda x, axis=None: entrywise(NUMBERS.log)(_softmax(x, axis)),
+                "logsumexp": lambda x, axis=None: entrywise(NUMBERS.log)(
                     np.sum(entrywise(NUMBERS.exp)(x), axis=axis)
                 ),
             },
