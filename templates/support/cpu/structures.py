@@ -6,11 +6,9 @@ to find that out. Otherwise the nearest matrices are written to memory that the 
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
-from ..internals.functions import compiled, short_loop
+from ..internals.functions import compiled
 from ..internals.memory import heap_array, shaped
 
-TILE_ROWS = 8
-"""Rows and columns of a tile, whose rows are lines of the cache."""
 ANY_WIDTH = 1 << 40
 """A bandwidth that no matrix exceeds."""
 NOT_NEGATIVE = (1 << 48) - 1
@@ -39,28 +37,16 @@ def nearest_symmetric(array):
 def stack_shape(array):
     """Return the shape of all square matrices of an array as one stack."""
     n = array.shape[-1]
-    return array.size // max(n * n, 1), n, n
+    return (array.size // (n * n) if n else 0), n, n
 
 
 @compiled(linked=True)
 def is_symmetric(matrices):
     """Return whether A = Aᵀ for all matrices A of a stack; False if an entry is nan."""
     stack, n, _ = matrices.shape
-    tiles = n // TILE_ROWS
-    for s in range(stack):
-        for tile in range(tiles):
-            for other in range(tile):
-                differs = False
-                for p in range(TILE_ROWS):
-                    short_loop(p)  # only the inner loop is unrolled, which takes half as long
-                    for q in range(TILE_ROWS):
-                        i, j = tile * TILE_ROWS + p, other * TILE_ROWS + q
-                        differs |= matrices[s, i, j] != matrices[s, j, i]
-                if differs:
-                    return False
+    for s in range(stack):  # tiles save time from 300 rows on alone, and compile thrice as long
         for i in range(n):
-            start = i // TILE_ROWS * TILE_ROWS if i < tiles * TILE_ROWS else 0
-            for j in range(start, i):
+            for j in range(i):
                 if matrices[s, i, j] != matrices[s, j, i]:
                     return False
     return True
