@@ -22,6 +22,7 @@ from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, re
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
+from derivatrix.compiler.emit.cuda.time_loops import in_one_kernel
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import Printer
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
@@ -78,11 +79,11 @@ class Device:
     helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
-        """Add a plan and those that it calls, unless they were added before."""
-        for callee in plan.with_callees:
-            if host_name(callee) not in {function.name for function in self.host_functions}:
-                self.plans.append(callee)
-                self.host_functions.append(_HostWriter(callee, self).host_function())
+        """Add a plan after those that it calls, unless it was added before."""
+        if host_name(plan) not in {function.name for function in self.host_functions}:
+            function = _HostWriter(plan, self).host_function()
+            self.plans.append(plan)
+            self.host_functions.append(function)
 
     def entered(self, kernel: KernelText) -> str:
         """Add a kernel; return its name, or that of an equal kernel that was added before."""
@@ -195,6 +196,8 @@ class _HostWriter(Printer):
             case BlockCooperative(steps):
                 yield from self._block_cooperative(steps)
             case Choose(variants):
+                for _, _, variant in variants:
+                    self._device.add(variant)
                 yield from self.choice(variants, _host_call)
             case Newton():
                 yield self._newton(step)
@@ -234,6 +237,7 @@ class _HostWriter(Printer):
                     yield f"{buffer.name} = run.empty({self._empty(buffer)})"
 
     def _launch(self, launch: Launch) -> Iterator[str]:
+        """Write the launch of a kernel."""
         self._number += 1
         name = f"{self._plan.name}_{self._number}"
         device = self._device
@@ -307,6 +311,8 @@ class _HostWriter(Printer):
 
     def _newton(self, step: Newton) -> str:
         self._use("newton", "newton")
+        self._device.add(step.residual)
+        self._device.add(step.jacobian)
         operands = ", ".join(self._operand(operand) for operand in step.arguments)
         texts = [
             "run",
@@ -320,7 +326,12 @@ class _HostWriter(Printer):
         return f"newton({', '.join(texts)})"
 
     def _recurrence(self, step: Recurrence) -> Iterator[str]:
-        """Write a loop over time on the host, each step of which launches its kernels."""
+        """Write the launch of a kernel for a loop over time, or a loop on the host, each step of
+        which launches its kernels."""
+        if (launch := in_one_kernel(step, self._fresh)) is not None:
+            yield from self._launch(launch)
+            return
+        self._device.add(step.step)
         length = self.index(step.length)
         times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
         operands = (self._operand(operand) for operand in (*step.arguments, *step.targets))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.arrays import apply
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.runtime.errors import UnsupportedError
@@ -35,10 +38,13 @@ from tests.simulation import simulated
 )
 @simulated
 def test_kernels(case: str, kinds: list[str], batch: list[str]) -> None:
-    """A loop of the host launches the kernels of each step."""
     declared = getattr(loops, case)().function
     wrt = ("h0",) if kinds in (["jacobian"], ["hessian"]) else declared.wrt
-    function = replace(declared, wrt=wrt, batch=tuple(batch)).with_kinds(kinds)
+    compare(replace(declared, wrt=wrt, batch=tuple(batch)).with_kinds(kinds), kinds)
+
+
+def compare(function: Function, kinds: Sequence[str]) -> None:
+    """Compare a module in Numba's simulator with the interpreter."""
     module = dx.compile(function, target="cuda")
     for length in (0, 1, 3):
         sizes = {"T": length, "n": 2, "m": 2, "batch": 3}
@@ -51,6 +57,68 @@ def test_kernels(case: str, kinds: list[str], batch: list[str]) -> None:
                 returned = leaves(getattr(module, kind)(*values.values()))
                 for actual, exact in zip(returned, expected, strict=True):
                     np.testing.assert_allclose(actual, exact, rtol=1e-9, atol=1e-11)
+
+
+T, n = dx.dims("T n")
+SERIES, WEIGHTS, STARTS = dx.matrix("X", T, 2), dx.matrix("W", 2, 2), dx.vector("start", 2)
+WIDE, WIDE_WEIGHTS, WIDE_STARTS = dx.matrix("X", T, n), dx.matrix("W", n, n), dx.vector("start", n)
+
+
+def network(carry: Any, x: Any) -> Any:
+    return dx.tanh(WEIGHTS @ carry + x), dx.sum(carry * x)
+
+
+def of_entries(carry: Any, x: Any) -> Any:
+    return dx.tanh(carry * x), dx.sin(carry)
+
+
+def neighbours(carry: Any, x: Any) -> Any:
+    return dx.sin(carry[::-1]) + x, carry
+
+
+def of_the_mean(carry: Any, x: Any) -> Any:
+    return dx.tanh(carry) * dx.mean(carry) + x, carry
+
+
+def products(carry: Any, x: Any) -> Any:
+    return dx.tanh(WIDE_WEIGHTS @ carry + x), carry
+
+
+def looped(step: Any, inputs: Sequence[Any], batch: Sequence[Any], reverse: bool) -> Function:
+    *weights, start, series = inputs
+    last, outputs = dx.scan(step, start, series, reverse=reverse)
+    return dx.function(
+        "looped", [*weights, start, series], dx.sum(last**2) + dx.sum(outputs), batch=batch
+    )
+
+
+LITERAL, SYMBOLIC = (WEIGHTS, STARTS, SERIES), (WIDE_STARTS, WIDE)
+CASES: dict[str, tuple[Any, Sequence[Any], Sequence[Any], bool]] = {
+    "samples": (network, LITERAL, LITERAL[1:], True),
+    "a shared series": (network, LITERAL, LITERAL[1:2], True),
+    "one sample": (network, LITERAL, (), True),
+    "entries": (of_entries, SYMBOLIC, (), True),
+    "entries of samples": (of_entries, SYMBOLIC, SYMBOLIC, True),
+    "reversed entries": (neighbours, SYMBOLIC, (), False),
+    "reversed entries of samples": (neighbours, SYMBOLIC, SYMBOLIC, False),
+    "a mean": (of_the_mean, SYMBOLIC, SYMBOLIC, False),
+    "a product": (products, (WIDE_WEIGHTS, *SYMBOLIC), (), False),
+}
+"""Name -> step, inputs, those with batch axes, and whether a thread runs all steps."""
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("case", CASES)
+@simulated
+def test_loops_in_one_kernel(case: str, reverse: bool) -> None:
+    """A thread runs all steps of its sample, or of its entry, if they read nothing else."""
+    step, inputs, batch, is_one_kernel = CASES[case]
+    kinds = ["value", "gradient"]
+    function = looped(step, inputs, batch, reverse).with_kinds(kinds)
+    text = generate(function, target="cuda").text
+    launches = text[text.index("# What launches them") :]
+    assert ("for t in range" in launches) != is_one_kernel
+    compare(function, kinds)
 
 
 def test_segments() -> None:
