@@ -186,6 +186,7 @@ class _Flat:
 
     def walk(self, statements: Sequence[Statement], reducing: bool) -> None:
         """Assign statements to the parts of the nest; reducing: whether they run for each term."""
+        statements = _without_inner_sum(statements) if reducing else statements
         for position, statement in enumerate(statements):
             is_last = position + 1 == len(statements)
             outside = self.after if self.terms else self.before
@@ -230,6 +231,18 @@ class _Flat:
         self.sums.append(name)
         self.inner.append(Accumulate(name, store.value))
         self.after.append(Store(store.target, Name(name), accumulate=True))
+
+
+def _without_inner_sum(statements: Sequence[Statement]) -> Sequence[Statement]:
+    """Add the terms of a sum to the entry to which the sum itself would be added."""
+    match statements:
+        case (
+            Start(sum_name),
+            Loop(reduction=True, body=(Accumulate(name, value),)) as loop,
+            Store(target, Name(read), accumulate=True),
+        ) if sum_name == name == read:
+            return (replace(loop, body=(Store(target, value, accumulate=True),)),)
+    return statements
 
 
 def _with_scalars(
