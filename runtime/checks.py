@@ -31,14 +31,17 @@ PERTURBATION = 1e-4
 """The relative error that every comparison with differences must detect."""
 ROUNDING = 64 * np.finfo(np.float64).eps
 """The error that cancellation may leave in a result, relative to the terms that cancel."""
+MAX_DECIDED_CHANGE = 1e-9
+"""Largest change of a value by rounding at a special point where it has to be finite. At the edge
+of a domain, as that of arccos at 1, it changes by far more, and rounding may leave the domain."""
 FIRST_DIGIT = 0.1
 """Relative error in float32 from which no digit is correct; such results need not be finite."""
 LINEAR_KINDS = ("vjp", "jvp", "hvp")
 """The functions that are linear in their last arguments."""
 POWER_OF_TWO_FACTORS = (0.0, 2.0**10, -(2.0**10), 2.0**-10)
 """Factors of cotangents and tangents in the check of linearity; no product is rounded."""
-SECOND = ("hessian", "hvp")
-"""The kinds of second derivatives."""
+SECOND_KINDS = ("hvp", "hessian")
+"""The kinds of second derivatives, the cheapest first."""
 ROUNDOFF_FACTOR = 16
 """Allowed error of a derivative at a special point, relative to its change by rounded inputs."""
 DIGITS_TOLERANCE = 1e-9
@@ -91,7 +94,7 @@ class Trial:
             if arrays is None:
                 continue
             is_finite = all(np.isfinite(array).all() for array in arrays.values())
-            if is_finite or kind == "value" or self.has_derivative(kind):
+            if is_finite or self.must_be_finite(kind):
                 self.results[kind] = arrays
         self.copies = {
             kind: {key: array.copy() for key, array in arrays.items()}
@@ -101,24 +104,27 @@ class Trial:
     def rounding(self, kind: str) -> float:
         """Bound the error that cancellation leaves in the results of a function: that of terms of
         the value's size, and at special points a multiple of the change by rounded inputs."""
-        roundoff = self.special.roundoff[kind in SECOND] if self.special else 0.0
+        roundoff = self.special.roundoff[kind in SECOND_KINDS] if self.special else 0.0
         return self.slack * ROUNDING * self.floor + ROUNDOFF_FACTOR * roundoff
 
-    @property
-    def cancellation(self) -> float:
-        """The size below which derivatives at a special point may be all rounding: they are sums of
-        terms as large as the value times an input, as in Xᵀ diag(p (1 - p)) X where p is 0 or 1."""
-        return ROUNDING * self.floor * max(1.0, *map(largest, self.point.values.values()))
+    def cancellation(self, kind: str) -> float:
+        """Return the size below which a derivative at a special point may be all rounding: it is a
+        sum of terms as large as the value times an input, as in Xᵀ diag(p (1 - p)) X where p is 0
+        or 1; a second derivative, times two inputs."""
+        largest_input = max(1.0, *map(largest, self.point.values.values()))
+        return ROUNDING * self.floor * largest_input ** (2 if kind in SECOND_KINDS else 1)
 
-    def has_derivative(self, kind: str) -> bool:
-        """Return whether the function has a derivative at the point, as far as differences show. At
-        a special point they also show one where each of its special inputs alone is special: a zero
-        of another input may hide a jump."""
+    def must_be_finite(self, kind: str) -> bool:
+        """Return whether the function has a value or derivative at the point, as far as differences
+        show. At a special point they also show one where each of its special inputs alone is
+        special: a zero of another input may hide a jump."""
         if self.special is None:
             return True
+        if kind == "value":
+            return self.expected.sensitivity <= MAX_DECIDED_CHANGE * max(1.0, self.floor)
         if self.special.is_unsteady or not self._has_first_derivative:
             return False
-        return kind not in SECOND or is_smooth(self.interface, self.point)
+        return kind not in SECOND_KINDS or is_smooth(self.interface, self.point)
 
     @cached_property
     def _has_first_derivative(self) -> bool:
@@ -166,7 +172,7 @@ class Trial:
         error = np.abs(actual - expected)
         bound = np.broadcast_to(allowed, error.shape)
         if self.special and kind != "value":
-            level = self.cancellation
+            level = self.cancellation(kind)
             if max(largest(actual), largest(expected)) <= level:
                 bound = np.maximum(bound, level)
         passed = bool((error <= bound).all())
@@ -295,7 +301,7 @@ def _pairs(trial: Trial) -> Iterator[Pair]:
     """
     expected = trial.expected
     for kind, arrays in trial.copies.items():
-        if kind in SECOND and not expected.second_along:
+        if kind in SECOND_KINDS and not expected.second_along:
             if not trial.special:
                 note = "there is no working gradient to compare it with"
                 trial.fail("differences", kind, "", note)

@@ -45,6 +45,8 @@ MAX_STEADY_CHANGE = 1e-6
 """Largest relative change of the value by that perturbation at a point that is no jump."""
 MAX_STABLE_CHANGE = 1e-4
 """Largest relative change of a derivative by it; rounding decides derivatives that change more."""
+THOROUGH_PERTURBATIONS = 8
+"""Perturbations that are compared where a check has failed."""
 MAX_TRUSTED_ERROR = 1e-5
 """Largest relative error of differences that results at special points and large sizes are compared
 with."""
@@ -217,8 +219,8 @@ def large(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[s
         measurement = _measure(
             interface, point, value, {}, max_steps=LARGE_MAX_STEPS, with_second=with_second
         )
-        sensitivity = _sensitivity(interface, point, value)
-        measurements.append(replace(measurement, sensitivity=sensitivity))
+        change = sensitivity(interface, point, value)
+        measurements.append(replace(measurement, sensitivity=change))
         best = min(measurements, key=lambda m: (not m.is_accurate, m.is_tiny, m.first_error))
         is_accurate = best.first_error <= LARGE_ACCURATE_ERROR and best.is_accurate
         if (is_accurate and not best.is_tiny) or len(measurements) == ENOUGH_ACCURATE_POINTS:
@@ -258,13 +260,15 @@ def special(
     measurement = _measure(
         interface, point, value, directions, detect_kinks=True, with_second=with_second
     )
-    return replace(measurement, sensitivity=_sensitivity(interface, point, value))
+    return replace(measurement, sensitivity=sensitivity(interface, point, value))
 
 
-def _sensitivity(interface: ModuleInterface, point: Point, value: np.ndarray) -> float:
+def sensitivity(
+    interface: ModuleInterface, point: Point, value: np.ndarray, seed: int = 0
+) -> float:
     """Estimate the error of the declared value: by perturbed inputs, and by its value in float32,
     which shows where the declaration subtracts nearly equal numbers."""
-    perturbed = sampling.perturb(interface, point, PERTURBATION)
+    perturbed = sampling.perturb(interface, point, PERTURBATION, seed)
     try:
         change = largest(interface.declared_value(perturbed) - value)
     except OutOfDomain:
@@ -282,22 +286,47 @@ def _value_in_float32(interface: ModuleInterface, point: Point) -> np.ndarray | 
         return None
 
 
-def roundoff(interface: ModuleInterface, point: Point, kind: str) -> tuple[float, bool]:
-    """Return the difference of a function's results at two points that differ from this one by
-    little more than rounding, and whether it is too large to check these results; infinite where
-    the function fails at one of the two, or is finite at only one."""
-    points = [sampling.perturb(interface, point, PERTURBATION, seed) for seed in (1, 2)]
-    try:
-        left, right = (interface.results(kind, point) for point in points)
-    except CallError:
-        return np.inf, True
-    if not any(np.isfinite(array).all() for array in (*left.values(), *right.values())):
-        return 0.0, False  # infinite at both: rounding does not decide
+def roundoff(
+    interface: ModuleInterface, point: Point, kinds: Sequence[str], is_thorough: bool = False
+) -> tuple[float, bool]:
+    """Return the largest difference of functions' results at points that differ from this one by
+    little more than rounding, and whether a difference is too large to check these results;
+    infinite where a function fails at such a point, or is not finite at some of them alone.
+
+    is_thorough: compare more points, and results in float32, which takes a compilation."""
+    number = THOROUGH_PERTURBATIONS if is_thorough else 2
+    points = [sampling.perturb(interface, point, PERTURBATION, 1 + seed) for seed in range(number)]
+    differences, sizes = [0.0], [1.0]
+    for kind in kinds:
+        try:
+            results = [interface.results(kind, nearby) for nearby in points]
+            if is_thorough:
+                differences.append(_change_in_float32(interface, point, kind))
+        except CallError:
+            return np.inf, True
+        for key, array in results[0].items():
+            finite = [bool(np.isfinite(result[key]).all()) for result in results]
+            if not any(finite):
+                continue  # rounding does not decide
+            sizes.append(largest(array))
+            differences += [
+                largest(result[key] - array) if all(finite) else np.inf for result in results[1:]
+            ]
+    difference = max(differences)
+    return difference, not difference <= MAX_STABLE_CHANGE * max(sizes)
+
+
+def _change_in_float32(interface: ModuleInterface, point: Point, kind: str) -> float:
+    """Estimate the rounding error of a function's results from those in float32; 0 where these
+    overflow. Raises CallError."""
+    dtypes = (np.float32, np.float64)  # of numbers alone, these are float64
+    single = interface.results(
+        kind, point.mapped(lambda array: array.astype(np.float32)), None, dtypes
+    )
+    double = interface.results(kind, point)
     with np.errstate(invalid="ignore"):
-        changes = [largest(right[key] - array) for key, array in left.items()]
-    difference = max(changes, default=0.0) if np.isfinite(changes).all() else np.inf
-    size = max([1.0, *map(largest, left.values())])
-    return difference, not difference <= MAX_STABLE_CHANGE * size
+        changes = [FLOAT64_ROUNDING * largest(single[key] - array) for key, array in double.items()]
+    return max(filter(np.isfinite, changes), default=0.0)
 
 
 def is_smooth(interface: ModuleInterface, point: Point) -> bool:

@@ -15,6 +15,8 @@ from derivatrix.runtime.measure import scale
 
 MAX_CONDITION = 1e8
 """Largest condition number of a matrix whose systems are solved."""
+SOLUTION_TOLERANCE = 1e-6
+"""Allowed relative error of solutions."""
 
 
 def check_operators(trial: Trial) -> None:
@@ -99,14 +101,13 @@ def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.
     compare("operator", lambda: operator.rmatmat(left_vectors), transposed)
     if matrix.shape[0] == matrix.shape[1]:
         compare("operator", operator.diagonal, np.diagonal(matrix).reshape(column_shape))
-    is_invertible = (
-        matrix.shape[0] == matrix.shape[1]
-        and column.structure not in sampling.PROJECTED
-        and np.linalg.cond(matrix) < MAX_CONDITION
-    )
-    if is_invertible:
-        solution = np.linalg.solve(matrix, product)
-        compare("solve", lambda: operator.solve(product), solution, 1e-6)
+    is_square = matrix.shape[0] == matrix.shape[1]
+    if is_square and column.structure not in sampling.PROJECTED:
+        singular_values = np.linalg.svd(matrix, compute_uv=False)
+        least = max(singular_values[0] / MAX_CONDITION, trial.rounding(kind) / SOLUTION_TOLERANCE)
+        if singular_values[-1] > least:  # the matrix is not all rounding of terms that cancel
+            solution = np.linalg.solve(matrix, product)
+            compare("solve", lambda: operator.solve(product), solution, SOLUTION_TOLERANCE)
 
 
 def _matrix(array: np.ndarray, rank: int, batched: bool) -> np.ndarray:

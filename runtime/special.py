@@ -41,6 +41,8 @@ def points(
         point = random_point(interface, sizes, random)
         for name in FILLS:
             yield from _filled_points(interface, point, name)
+        for name in SINGLE_FILLS:
+            yield from (at for at in _filled_points(interface, point, name) if not at.single)
         for name in JOINT_FILLS:
             yield from itertools.islice(_filled_points(interface, point, name), 1)
 
@@ -67,7 +69,7 @@ def random_point(interface: ModuleInterface, sizes: Sizes, random: Random) -> Po
 
 def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Iterator[SpecialPoint]:
     """Yield points where the fill `name` replaces all inputs that it can, then each one alone."""
-    fill = FILLS.get(name) or JOINT_FILLS[name]
+    fill = (FILLS | SINGLE_FILLS | JOINT_FILLS)[name]
     filled = {}
     for entry in interface.inputs:
         array = sampling.project(entry.structure, fill(point.values[entry.name]))
@@ -122,7 +124,8 @@ def _identity(array: np.ndarray) -> np.ndarray:
 
 
 ROUND_NUMBERS = (2.0, 0.5, 1.0, 3.0, 10.0, 4.0, 0.25, 5.0, 100.0)
-LARGE_ENTRIES = (2e3, -2e3, 3e6, -3e6, 30, -30)
+ENTRIES = (30, -30)
+LARGE_ENTRIES = (2e3, -2e3, 3e6, -3e6)
 
 FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "zeros": _constant(0.0),
@@ -130,7 +133,7 @@ FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "identity": _identity,
     "equal rows": _equal_rows,
     "negative": lambda array: -np.abs(array),
-    **{f"an entry {number:g}": _one_entry(number) for number in LARGE_ENTRIES},
+    **{f"an entry {number:g}": _one_entry(number) for number in ENTRIES},
 }
 """Replacements of all inputs together, and of each one alone, by name."""
 JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -142,3 +145,7 @@ JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "zeros of both signs": lambda array: np.copysign(0.0, array),
 }
 """Replacements of all inputs together alone, which takes less time."""
+SINGLE_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    f"an entry {number:g}": _one_entry(number) for number in LARGE_ENTRIES
+}
+"""Replacements of each input alone: products of several large numbers leave no digit of others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
-from derivatrix.runtime.checks import Special, Trial
+from derivatrix.runtime.checks import SECOND_KINDS, Special, Trial
 from derivatrix.runtime.curves import curves
 from derivatrix.runtime.interface import (
     BATCH,
@@ -48,6 +49,8 @@ HUGE_CHECKS = (*UNSTEADY_CHECKS, checks.check_slopes)
 rounding there, and each kind has another: they are compared with trusted differences alone."""
 HUGE_ENTRY = 1e5
 
+FIRST_KINDS = ("jvp", "gradient", "vjp", "jacobian")
+"""The kinds of first derivatives, the cheapest first."""
 THOROUGH_POINTS = 20
 
 COTANGENTS_TOLERANCE = 1e-10
@@ -141,7 +144,7 @@ def thorough(
             yield PointResult([Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label)
             return
         has_second = bool(measurement.second_along)
-        kinds = [kind for kind in interface.kinds if has_second or kind not in checks.SECOND]
+        kinds = [kind for kind in interface.kinds if has_second or kind not in SECOND_KINDS]
         yield _run(Trial(interface, measurement, kinds), (*CHECKS, checks.check_digits))
 
 
@@ -211,8 +214,8 @@ def _check_special_point(
     seed: int,
     is_smooth: bool = False,
 ) -> list[Row]:
-    """Check the module at a special point; what fails there is checked beside the declaration and
-    its differences in 50 digits, as rounding may decide NumPy's. single: see `SpecialPoint`.
+    """Check the module at a special point; if a check fails, measure what rounding may change more
+    thoroughly, and check again. single: see `SpecialPoint`.
     is_smooth: the function is known to have no kink near.
 
     Where the declaration has no value, a function may return anything or raise an error of the
@@ -229,26 +232,23 @@ def _check_special_point(
     rows = check(measurement)
     if all(row.passed for row in rows):
         return rows
-    precise = _measure_in_50_digits(interface, measurement, seed)
-    return rows if precise is None else check(precise)
+    return check(_measure_again(interface, measurement, seed), is_thorough=True)
 
 
-def _measure_in_50_digits(
-    interface: ModuleInterface, measurement: Measurement, seed: int
-) -> Measurement | None:
-    """Measure again in 50 digits; None if the declaration calls a function that is not known in
-    these. The error of NumPy's value is what rounding may change: kernels compute like NumPy."""
+def _measure_again(interface: ModuleInterface, measurement: Measurement, seed: int) -> Measurement:
+    """Measure again in 50 digits, if the declaration calls no function that is not known in these.
+    What rounding may change is the error of NumPy's value, as kernels compute like NumPy, and the
+    changes of the module's own value, which rounding may take out of the function's domain."""
     from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
 
-    point = measurement.point
-    if sum(array.size for array in point.values.values()) > checks.MAX_PRECISE_ENTRIES:
-        return None
-    try:
-        result = exact.measure(interface, point, np.random.default_rng([seed, 3]))
-    except (OutOfDomain, precise.Imprecise):
-        return None
-    error = measure.largest(measurement.value - result.value)
-    return replace(result, sensitivity=max(error, measurement.sensitivity))
+    point, value = measurement.point, measurement.value
+    change, _ = measure.roundoff(interface, point, ["value"], is_thorough=True)
+    sensitivity = max(change, measurement.sensitivity)
+    if sum(array.size for array in point.values.values()) <= checks.MAX_PRECISE_ENTRIES:
+        with suppress(OutOfDomain, precise.Imprecise):
+            measurement = exact.measure(interface, point, np.random.default_rng([seed, 3]))
+    error = measure.largest(value - measurement.value)
+    return replace(measurement, sensitivity=max(error, sensitivity))
 
 
 def _check_measured_point(
@@ -256,20 +256,27 @@ def _check_measured_point(
     measurement: Measurement,
     single: tuple[Point, ...],
     is_smooth: bool,
+    is_thorough: bool = False,
 ) -> list[Row]:
-    """Check the module at a special point that has been measured."""
+    """Check the module at a special point that has been measured. is_thorough: estimate what
+    rounding changes from all derivatives, not from the cheapest of each order alone."""
     point = measurement.point
-    kind = next((k for k in ("jvp", "gradient", "vjp") if k in interface.kinds), "value")
-    first, is_sensitive = measure.roundoff(interface, point, kind)
+    first_kinds, second_kinds = (
+        [kind for kind in kinds if kind in interface.kinds][: None if is_thorough else 1]
+        for kinds in (FIRST_KINDS, SECOND_KINDS)
+    )
+    first, is_sensitive = measure.roundoff(interface, point, first_kinds or ["value"], is_thorough)
     is_unsteady = not measurement.is_steady or is_sensitive
     is_huge = max(map(measure.largest, point.values.values()), default=0.0) >= HUGE_ENTRY
-    kinds: tuple[str, ...] = interface.kinds
     second = 0.0
-    if "hvp" in kinds:
-        second, is_sensitive = measure.roundoff(interface, point, "hvp")
-    if is_huge or ("hvp" in kinds and (is_unsteady or is_sensitive)):
-        kinds = tuple(kind for kind in kinds if kind not in checks.SECOND)
-    trial = Trial(interface, measurement, kinds, Special((first, second), is_unsteady, single))
+    if second_kinds:
+        second, is_sensitive = measure.roundoff(interface, point, second_kinds, is_thorough)
+    left_out = {*SECOND_KINDS} if is_huge or is_unsteady or is_sensitive else set()
+    if is_huge and is_thorough and {"jvp", "vjp"} & {*first_kinds}:
+        left_out.add("jacobian")  # which is multiplied out: its terms are the largest
+    checked_kinds = [kind for kind in interface.kinds if kind not in left_out]
+    special_point = Special((first, second), is_unsteady, single)
+    trial = Trial(interface, measurement, checked_kinds, special_point)
     steady = HUGE_CHECKS if is_huge else (*CHECKS, checks.check_slopes)
     return _run(trial, UNSTEADY_CHECKS if is_unsteady else steady).rows
 

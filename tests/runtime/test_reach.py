@@ -13,7 +13,7 @@ import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler.driver import comparison
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.runtime import measure, reach, sampling, special, trials
+from derivatrix.runtime import measure, operators, reach, sampling, special, trials
 from derivatrix.runtime.checks import Trial, check_float32
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import CallError, ModuleInterface
@@ -308,11 +308,24 @@ def test_kinks_and_poles_are_no_faults():
         "jumps": dx.sum(dx.sign(x) * y * dx.floor(y)),
         "steep_times_zero": dx.sum(dx.sqrt(abs(x)) * y),
         "rounding": dx.sqrt(abs(x) - abs(dx.sin(x))) + y,
+        "edges": dx.arccos(x @ y / (dx.norm(x) * dx.norm(y))),
     }.items():
         module = dx.compile(dx.function(name, [x, y], expression))
         interface = ModuleInterface(module)
         rows = trials._check_special_points(interface, {}, 0).rows
         assert rows and all(row.passed for row in rows), [row for row in rows if not row.passed]
+
+
+def test_an_operator_that_is_all_rounding_is_not_inverted():
+    x = dx.vector("x", n)
+    logit = dx.log(dx.sigmoid(x) / (1 - dx.sigmoid(x)))  # = x
+    module = dx.compile(dx.function("logit", [x], dx.sum(logit)))
+    interface = ModuleInterface(module)
+    trial = Trial(interface, measure.small(interface, {}, 0)[0], ["hessian"])
+    assert 0 < np.abs(trial.copies["hessian"]["x, x"]).max() < 1e-12
+    operators.check_operators(trial)
+    assert {row.check for row in trial.rows} >= {"operator", "todense"}
+    assert all(row.passed and row.check != "solve" for row in trial.rows)
 
 
 @pytest.mark.parametrize(
