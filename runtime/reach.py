@@ -92,9 +92,9 @@ class _Thresholds:
             kind: sorted(threshold_numbers([getattr(module, kind, None)]))
             for kind in (*interface.kinds, interface.operator)
         }
-        generated = getattr(module, "generated", None)
-        self.conditions: Mapping[str, Sequence[str]] = getattr(generated, "conditions", {})
-        self._entries: Mapping[str, str] = getattr(generated, "entries", {})
+        data = getattr(getattr(module, "generated", None), "data", {})
+        self.conditions: Mapping[str, Sequence[str]] = data.get("conditions", {})
+        self._entries: Mapping[str, str] = data.get("entries", {})
 
     def has(self, kind: str) -> bool:
         """Return whether the function of a kind has thresholds."""

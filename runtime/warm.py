@@ -66,16 +66,16 @@ def warm_file(path: str) -> None:
 
 def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequence[Any]) -> None:
     """Compile a kernel, and the functions by which threads share its work."""
-    kernel, generated = getattr(module, name), module.generated
+    kernel, data = getattr(module, name), module.generated.data
     arrays = (*arguments, *results)
     kernel.compile(arrays)
     if hasattr(kernel, "share"):
         kernel.share.compile((*arrays, types.int64, types.int64))
-    if kernel.__name__ in generated.by_one_thread:
-        generated.by_one_thread[kernel.__name__].compile(arrays)
+    if kernel.__name__ in data["by_one_thread"]:
+        data["by_one_thread"][kernel.__name__].compile(arrays)
     for shared_name in (kernel.__name__, f"{kernel.__name__}_columns"):
-        if shared_name in generated.parallel_kernels:
-            generated.parallel_kernels[shared_name].prepare(np.dtype(str(results[0].dtype)))
+        if shared_name in data["parallel_kernels"]:
+            data["parallel_kernels"][shared_name].prepare(np.dtype(str(results[0].dtype)))
             shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
             words = types.Array(types.int64, 1, "C")
             shared_work.worker_loop.compile((words,))

@@ -17,7 +17,6 @@ import sympy
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import _operator, interface, kernel_plan, operator_plan
 from derivatrix.compiler.emit.cpu.module import emit
-from derivatrix.compiler.emit.cpu.public_functions import kernel_properties
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.frontends.function import Function
@@ -27,7 +26,6 @@ from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
 from derivatrix.runtime.support import FOLDER, file_digest
 from derivatrix.templates import support
-from derivatrix.templates.support.cpu import parallel
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
 from tests.differentiate.test_identities import Setting
 from tests.guarded import SIDES, guard, guarded
@@ -36,6 +34,8 @@ from tests.packages import support_file, texts_of, write_files
 
 MODULE = "checked.py"
 TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
+ADDING = ("add_onto", "give_back", "shaped", "work_arrays")
+"""The functions that add up the sums of blocks of samples call."""
 MOST_FAILURES = 3
 """A kernel with so many is not called again."""
 
@@ -96,13 +96,12 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    text, _ = module_texts(function, plans)
+    text, data = module_texts(function, plans)
     own = text.replace("from ._support", f"from {support.__name__}")
+    imports = _parsed(data.replace("from .._support", f"from {support.__name__}"), "").imports
     kernels = [called_plan.name for plan in plans for called_plan in (plan, *plan.inner)]
     waiting = [("", name) for name in kernels]
-    if any("partition" in kernel_properties(plan) for plan in plans):
-        waiting.append((parallel.__name__, "SHARING_NAMES"))
-        assert hasattr(parallel, "SHARING_NAMES")
+    waiting += [(imports[name][0], name) for name in ADDING if name in imports]
     result: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()
@@ -209,7 +208,7 @@ class Called:
             given += [np.empty((count, *total.shape), real) for total in totals] + [2]
         pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
         failed = pool.submit(
-            module.generated.parallel_kernels[self.plan.name], 2, count, length, real, given
+            module.generated.data["parallel_kernels"][self.plan.name], 2, count, length, real, given
         )
         for total, addends in zip(totals, given[-1 - len(totals) : -1], strict=True):
             np.add.reduce(addends, axis=0, out=total)
@@ -228,7 +227,7 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
             continue
         if not each.part_parameters:
             yield Called(each)
-        if each.name in module.generated.parallel_kernels:
+        if each.name in module.generated.data["parallel_kernels"]:
             yield Called(each, shared=True)
 
 

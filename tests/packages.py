@@ -97,4 +97,4 @@ def warmed(folder: Path, function: Function) -> Any:
 
 def sharing(module: Any, kernel: str) -> Any:
     """Return the object by which threads share the work of a kernel of a generated module."""
-    return module.generated.parallel_kernels[getattr(module, kernel).__name__]
+    return module.generated.data["parallel_kernels"][getattr(module, kernel).__name__]

@@ -1,7 +1,8 @@
-"""Common parts of all generated modules: templates, data files, reserved names."""
+"""Common parts of all generated modules: templates, second files, reserved names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
@@ -9,13 +10,25 @@ import jinja2
 import numpy as np
 
 from derivatrix.compiler.emit.description import ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, support_digest
+from derivatrix.compiler.emit.imports import Imports, definitions, support_digest, support_files
 from derivatrix.compiler.emit.texts import literal, quoted
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.plan.visit import all_names
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.version import VERSION
 
+FILES = (
+    *(f"common.{name}" for name in ("arguments", "linear_map", "loop_operator")),
+    *(f"cpu.{name}" for name in ("functions", "parts", "shared_work", "thread_pool")),
+    *("cuda.arguments", "internals.functions", "internals.memory"),
+)
+"""Files of the support whose functions a second file may name."""
+PACKAGES = {
+    "math": ("math",),
+    "namedtuple": ("collections", "namedtuple"),
+    "partial": ("functools", "partial"),
+}
+"""Names that a second file may import from packages."""
 HEADING = ("SUPPORT", "DIGEST", "built_with", "generated")
 """The names that the heading of every module defines or imports."""
 
@@ -80,22 +93,30 @@ def check_names(
 
 def data_text(
     module: ModuleDescription,
-    support: Sequence[str],
-    facts: Mapping[str, object],
     imports: Imports,
-    **parts: object,
-) -> str:
-    """Render the data file of a module: its public constants, in capitals, and for its support
-    `facts` and the files that are needed. imports: those of `parts`, the functions in the file."""
-    constants = {**module.facts, "FORMULAS": module.formulas, **facts, "support": tuple(support)}
+    facts: Mapping[str, object],
+    lines: Sequence[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Render the second file of a module: its public constants, in capitals, `facts` for its
+    support, and `lines`, the public functions; list the support files that it and the module need.
+    imports: those of the module."""
+    inner, names = Imports(), {word for line in lines for word in re.findall(r"\w+", line)}
+    for name in sorted(names & PACKAGES.keys()):
+        inner.require(*PACKAGES[name])
+    for name, file in definitions(FILES).items():
+        if name in names:
+            inner.add(f"{file}.{name}")
+    support = support_files([*imports.support.values(), *inner.support.values()])
+    constants = {**module.facts, "FORMULAS": module.formulas, **facts, "support": support}
+    text = environment().get_template("data.py.jinja")
     return (
-        environment()
-        .get_template("data.py.jinja")
-        .render(
+        text.render(
             version=VERSION,
             name=module.name,
-            imports=[*imports.package_lines(), *imports.support_lines(level=2)],
+            digest=literal(module.facts["DIGEST"]),
+            imports=[*inner.package_lines(), *inner.support_lines(level=2)],
             constants=[(name, literal(value)) for name, value in constants.items()],
-            **parts,
-        )
+            lines=lines,
+        ),
+        support,
     )

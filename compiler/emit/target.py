@@ -20,7 +20,7 @@ class Target:
     place: words for the docstring of a module, as " for CUDA devices".
     conventions: sentences for that docstring on the kernels.
     plan: plans a kernel, from its name, arguments and outputs.
-    emit: writes the text of a module and its data file, and lists the files of the support that
+    emit: writes the text of a module and its second file, and lists the files of the support that
     they need, as "cpu/blas.py"; raises DeclarationError for an input with a name that the module
     itself needs, UnsupportedError for a node without a kernel.
     operators: whether modules have functions that return operators.

@@ -57,3 +57,35 @@ def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) 
             lines[-1] += ","
             lines.append(f"        {argument}")
     return [*lines[:-1], f"{lines[-1]}){end}"]
+
+
+def code_lines(line: str, width: int = 96) -> list[str]:
+    """Break a long line of code at spaces within brackets, as few of them as can be, but not in
+    strings."""
+    spaces, indent, start = _spaces(line), "", 0
+    further = " " * (len(line) - len(line.lstrip()) + 8)
+    lines = []
+    while len(indent) + len(line) - start > width:
+        end = start + width - len(indent)
+        later = [(place, depth) for place, depth in spaces if place > start]
+        fitting = [(place, depth) for place, depth in later if place <= end] or later[:1]
+        if not fitting:
+            break
+        place, _ = min(fitting, key=lambda space: (space[1], -space[0]))
+        lines.append(indent + line[start:place])
+        start, indent = place + 1, further
+    return [*lines, indent + line[start:]]
+
+
+def _spaces(line: str) -> list[tuple[int, int]]:
+    """List the places of spaces within brackets and outside of strings, with how many brackets are
+    around them."""
+    spaces, depth, quote = [], 0, ""
+    for place, letter in enumerate(line):
+        if letter in ("'", '"') and quote in ("", letter):
+            quote = "" if quote else letter
+        elif not quote:
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter == " " and depth:
+                spaces.append((place, depth))
+    return spaces

@@ -16,7 +16,7 @@ from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import argument_axes, batch_axes, float_type, sizes_of
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface, interface_of
-from derivatrix.templates.support.common.signature import BATCH_AXES
+from derivatrix.templates.support.common.module import BATCH_AXES
 
 
 def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> Any:

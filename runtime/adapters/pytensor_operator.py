@@ -24,7 +24,6 @@ from derivatrix.runtime.adapters.second import has_second, second_of, without_se
 from derivatrix.runtime.adapters.sizes import float_type
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import interface_of
-from derivatrix.templates.support.common.signature import indented, tuple_text
 
 FLOATS = ("float32", "float64")
 
@@ -250,24 +249,23 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
     if op.interface.target != "cpu":
         return generate_fallback_impl(op, node, **options)
     kernel = getattr(op.module, f"{op.kind}_kernel")
-    signature, *_ = op.module.generated.kernels[kernel]
-    inputs, results = (
-        {signature.variable(name): shape for name, shape in arrays.items()}
-        for arrays in (signature.inputs, signature.outputs)
-    )
+    signature = op.module.generated.data["signatures"][kernel.__name__]
+    inputs, results = signature["inputs"], signature["outputs"]
     lines = [
         f"def {op.kind}({', '.join(inputs)}):",
         *(
             f"    {name} = {f'_ascontiguousarray({name})' if shape else f'{name}.item()'}"
             for name, shape in inputs.items()
         ),
-        *indented(signature.size_lines(signature.reads)),
-        *(f"    {name} = _empty({tuple_text(shape)}, _real)" for name, shape in results.items()),
-        f"    _kernel({', '.join(signature.variables)})",
+        *(f"    {size} = {text}" for size, text in signature["sizes"].items()),
+        *(
+            f"    {name} = _empty(({''.join(f'{length}, ' for length in shape)}), _real)"
+            for name, shape in results.items()
+        ),
+        f"    _kernel({', '.join([*inputs, *results])})",
         f"    return {', '.join(results)}",
     ]
     scope = {
-        "_len": len,
         "_ascontiguousarray": np.ascontiguousarray,
         "_empty": np.empty,
         "_real": np.dtype(node.inputs[0].dtype),

@@ -10,7 +10,7 @@ from typing import Any
 
 from derivatrix.runtime.errors import ShapeError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in, shape_at
-from derivatrix.templates.support.common.signature import BATCH_AXES
+from derivatrix.templates.support.common.module import BATCH_AXES
 
 Shapes = Mapping[str, Sequence[int]]
 

@@ -67,7 +67,8 @@ def test_phases_are_those_of_the_module() -> None:
     for subject in SUBJECTS:
         case = subject.cases()[0]
         data = generate(case.row.function.with_kinds([case.row.kind])).data
-        result = re.search(rf"'share': '{case.row.kind}_kernel_rows',\s+'phases': (\d+)", data)
+        shared = rf"ParallelKernel\(_{case.row.kind}_kernel_rows,[^)]*\),\s+'w+hpn',\s+(\d+)"
+        result = re.search(shared, data)
         assert int(result[1] if result else 1) == subject.form.phases
 
 

@@ -13,7 +13,7 @@ import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
-from derivatrix.compiler.emit.cpu.public_functions import kernel_properties
+from derivatrix.compiler.emit.cpu.kernel_calls import filled_entries, kernel_call
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
@@ -175,10 +175,9 @@ def check_plans(setting: Setting) -> None:
 
 def check_conditions(kernel: Plan, sizes: dict[str, int]) -> None:
     """Texts by which public functions and verification choose read the sizes of the function."""
-    properties = kernel_properties(kernel)
-    for name in ("small_results", "small_matrices", "small_steps"):
-        assert eval(properties.get(name, "True"), {}, sizes) is True
-    assert eval(properties.get("entries", "0"), {}, sizes) >= 0
+    for condition in kernel_call(kernel).conditions:
+        assert eval(condition, {}, sizes) is True
+    assert eval(filled_entries(kernel) or "0", {}, sizes) >= 0
 
 
 COMPILED = (

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.driver.pipeline import dump, generate
+from derivatrix.compiler.driver.pipeline import dump, generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.plan.steps import Samples, Sums
 from tests.loops import (
     chebyshev,
     dense_likelihood,
@@ -94,12 +95,11 @@ def test_threads_share_samples() -> None:
     """Each thread loops over time for its samples; threads add up their sums."""
     function = replace(elman().function, batch=("X",)).with_kinds(["value", "vjp"])
     module = dx.compile(function)
-    kernels = module.generated.data["kernels"]
-    assert [kernels[f"{kind}_kernel"]["partition"][0] for kind in ("value", "vjp")] == [
-        "samples",
-        "sums",
-    ]
-    assert all("T" not in properties["small_steps"] for properties in kernels.values())
+    assert type(kernel_plan(function.derivatives, "value").partition) is Samples
+    assert type(kernel_plan(function.derivatives, "vjp").partition) is Sums
+    for kind in ("value", "vjp"):
+        *_, small_steps = module.generated.data["conditions"][kind]
+        assert "n" in small_steps and "T" not in small_steps
     generator = np.random.default_rng(4)
     sizes = {"T": 60, "n": 24, "m": 20, "batch": 37}
     values = {

@@ -112,8 +112,8 @@ def test_a_gradient_that_is_the_jacobian() -> None:
     """Kernels that are the same are one, and threads share their work by one function."""
     module = dx.compile(dx.function("norms", [X, a], dx.norm(X) * dx.norm(a)))
     assert module.gradient_kernel is module.jacobian_kernel
-    assert "jacobian_kernel" in module.generated.parallel_kernels
-    assert "gradient_kernel" not in module.generated.parallel_kernels
+    assert "jacobian_kernel" in module.generated.data["parallel_kernels"]
+    assert "gradient_kernel" not in module.generated.data["parallel_kernels"]
 
 
 CHAIN = """

@@ -90,7 +90,7 @@ LARGE_SQUARE = 1090
 
 
 def test_every_condition_of_a_function_is_false_at_some_size(square):
-    conditions = square.generated.conditions
+    conditions = square.generated.data["conditions"]
     assert all(conditions[kind] for kind in square.FUNCTIONS)
     runs, result = reach.choose_runs(ModuleInterface(square))
     for kind in square.FUNCTIONS:

@@ -139,7 +139,7 @@ def kernel_text(
         f"{name} = {'real' if real else real_type}({text})" for text, name in writer.factors.items()
     ]
     fast_math = _fast_math([step for step in plan.every_step if isinstance(step, LoopNest)])
-    decorator = writer.named("compiled" if checked is None else "generated.kernel")
+    decorator = writer.named("compiled") if checked is None else _decorator(plan, bounds)
     heading = [f"@{decorator}({fast_math})"]
     if checked is not None:
         heading = _commented(heading[0], checked)
@@ -155,6 +155,13 @@ def kernel_text(
         writer.leaving,
         frozenset(writer.names),
     )
+
+
+def _decorator(plan: Plan, bounds: Mapping[sympy.Basic, sympy.Basic] | None) -> str:
+    """Name the decorator of a kernel that programs call, or of a share or part of one."""
+    if not plan.part_parameters:
+        return "generated.kernel"
+    return "generated.part" if bounds is None else "generated.share"
 
 
 def _commented(line: str, comment: str) -> list[str]:

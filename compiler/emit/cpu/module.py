@@ -11,16 +11,23 @@ from dataclasses import replace
 
 from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
-from derivatrix.compiler.emit.cpu.public_functions import (
+from derivatrix.compiler.emit.cpu.kernel_calls import (
+    check_lines,
+    filled_entries,
     is_own_share,
-    kernel_properties,
-    operator_properties,
-    operator_text,
+    kernel_call,
 )
+from derivatrix.compiler.emit.cpu.public_functions import function_lines, operator_lines
 from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, support_files
-from derivatrix.compiler.emit.signatures import returned, signature_text
+from derivatrix.compiler.emit.imports import Imports
+from derivatrix.compiler.emit.public_functions import (
+    PublicFunction,
+    definitions,
+    signature,
+    wrapped_code,
+)
+from derivatrix.compiler.emit.signatures import signature_text
 from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
 from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import assignment
@@ -40,11 +47,6 @@ HELPERS = (
     *(f"cpu.blas.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
 )
 """Helpers that the text of a module may name, besides kernels and functions of numbers."""
-OPERATOR_HELPERS = {
-    **dict.fromkeys(("_Operator", "_tri", "_packed", "_ratio", "_nonzero"), "linear_map"),
-    "_LoopOperator": "loop_operator",
-}
-"""Helper that the text of operators may name -> its file in the support's `common`."""
 MAX_SUMMARY_LENGTH = 90
 """Length up to which a formula is the summary of its kernel, in characters."""
 NEWTON_HELPERS = (
@@ -56,7 +58,7 @@ NEWTON_HELPERS = (
 
 
 def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
-    """Print the generated module and its data file; also return the support files that they need.
+    """Print the generated module and its second file; also return the support files that they need.
     Raises DeclarationError for an input with a name that the module itself needs."""
     kernels = _kernels(module)
     plans = [plan for function in module.everything for plan in function.plan.with_callees]
@@ -95,22 +97,31 @@ def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
     return text, *_data(module, imports)
 
 
-def _data(module: ModuleDescription, module_imports: Imports) -> tuple[str, tuple[str, ...]]:
-    """Print the data file, and list the support files that it and the module need."""
-    operator, imports = module.operator, Imports()
-    text = operator_text(operator, module.name) if operator else None
-    for name in text.names & OPERATOR_HELPERS.keys() if text else ():
-        imports.add(f"common.{OPERATOR_HELPERS[name]}.{name}")
-    if text and "math" in text.names:
-        imports.require("math")
-    support = support_files([*module_imports.support.values(), *imports.support.values()])
-    plans = {function.plan.name: function.plan for function in module.everything}
+def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, ...]]:
+    """Print the second file, and list the support files that it and the module need."""
+    functions = [PublicFunction(function, module) for function in module.everything]
+    calls = {f.plan.name: kernel_call(f.plan) for f in functions if f.plan.outputs}
+    lines = ["# Kernels", "", "by_one_thread, parallel_kernels = {}, {}", ""]
+    for call in calls.values():
+        check = check_lines(call.plan, module.name, functions[0].requirements)
+        lines += wrapped_code([*check, *call.definitions, ""])
+    array_functions = functions[: len(module.functions)]
+    bodies = [
+        (function, function_lines(function, calls[function.plan.name]))
+        for function in array_functions
+    ]
+    if module.operator:
+        factory, body = operator_lines(module.operator, functions[-1])
+        lines += factory
+        bodies.append((functions[-1], body))
+    lines += definitions(bodies, {f"{f.name}_kernel": f"_{f.plan.name}" for f in array_functions})
+    filled = [function for function in functions if function.plan.outputs]
     facts = {
-        "calls": {f.name: (f.plan.name, returned(f)) for f in module.functions},
-        "kernels": {name: kernel_properties(plan) for name, plan in plans.items() if plan.outputs},
-        "operators": operator_properties(operator, text.names) if operator and text else {},
+        "signatures": {name: signature(call.plan) for name, call in calls.items()},
+        "conditions": {f.name: calls[f.plan.name].conditions for f in filled},
+        "entries": {f.name: filled_entries(f.plan) for f in filled},
     }
-    return data_text(module, support, facts, imports, operators=text), support
+    return data_text(module, imports, facts, lines)
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:

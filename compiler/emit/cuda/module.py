@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from derivatrix.compiler.emit.cuda.host import Device, host_name
-from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.description import ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
-from derivatrix.compiler.emit.signatures import returned, signature
+from derivatrix.compiler.emit.public_functions import (
+    PublicFunction,
+    definitions,
+    indented,
+    size_lines,
+)
 from derivatrix.compiler.emit.skeleton import check_names, data_text, rendered
-from derivatrix.compiler.emit.texts import call_lines, literal
+from derivatrix.compiler.emit.texts import assignment, literal
 from derivatrix.compiler.ir.operation import kernel_name
+from derivatrix.compiler.ir.python_text import tuple_text
 from derivatrix.compiler.plan.visit import can_fail
 from derivatrix.compiler.targets import cuda
 
@@ -22,7 +28,7 @@ FUNCTIONS = (
 
 
 def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
-    """Write the text of a module and its data file, and list the support files that they need.
+    """Write the text of a module and its second file, and list the support files that they need.
     Raises DeclarationError for an input with a name that the module itself needs, UnsupportedError
     for a node without a kernel for devices."""
     device = Device()
@@ -39,22 +45,31 @@ def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
         kernels=kernels,
         host_functions=device.host_functions,
         failures=literal(tuple(device.checks)) if device.checks else "",
-        functions=[
-            call_lines(f"{function.name} = generated.function", _public(function))
-            for function in module.functions
-        ],
+        functions=assignment([f.name for f in module.functions], "generated.functions()"),
     )
     names = ["KERNELS", "SIGNATURES", "FAILURES", *(kernel.name for kernel in kernels)]
     names += [function.name for function in device.host_functions]
     check_names(module, imports, device.plans, names)
-    return text, data_text(module, imports.files, {}, Imports(), operators=None), imports.files
+    functions = [PublicFunction(function, module) for function in module.functions]
+    bodies = [(function, _function_lines(function)) for function in functions]
+    return text, *data_text(module, imports, {}, definitions(bodies, {"KERNELS": "_KERNELS"}))
 
 
-def _public(function: FunctionDescription) -> list[str]:
-    """Write the arguments of `generated.function` for a public function."""
-    arguments = [f'"{function.name}"', host_name(function.plan), repr(returned(function))]
-    keywords = [f"{name}={value!r}" for name, value in signature(function.plan).items()]
-    return [*arguments, *(["failures=FAILURES"] if can_fail(function.plan) else []), *keywords]
+def _function_lines(function: PublicFunction) -> list[str]:
+    """Write the body of a public function, whose results a host function computes."""
+    inputs, outputs = tuple_text(function.inputs), tuple_text(function.outputs)
+    failures = "_FAILURES" if can_fail(function.plan) else "()"
+    lines = [
+        f"_axes, {inputs} = _run.take()",
+        *size_lines(function.plan),
+        *function.shape_check("_run.refuse()"),
+        f"_results = _run.results({function.out}, {tuple_text(function.result_shapes)})",
+        f"{outputs} = {function.kernel_results}",
+        f"_{host_name(function.plan)}({', '.join(['_run', *function.inputs, *function.outputs])})",
+        f"{outputs} = _run.delivered(_results)",
+        f"return {function.returned}",
+    ]
+    return [f"with _Call({function.expected}, {inputs}, {failures}) as _run:", *indented(lines)]
 
 
 def _imports(device: Device, names: set[str]) -> Imports:
@@ -62,7 +77,7 @@ def _imports(device: Device, names: set[str]) -> Imports:
     imports = Imports()
     imports.add("cuda.base.kernel")
     imports.add("cuda.base.all_kernels")
-    imports.add("cuda.functions.Module")
+    imports.add("common.module.Module")
     for path in (*FUNCTIONS, *cuda.SCALARS.values()):
         if kernel_name(path) in names:
             imports.add(f"cuda.{path}")

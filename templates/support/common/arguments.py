@@ -12,11 +12,13 @@ import numpy as np
 from numba import NumbaError
 
 from .limits import MAX_HEAP_ENTRIES
+from .module import BATCH_AXES
 from .plain_arrays import _advice_if_not_plain
-from .signature import BATCH_AXES
 
-_ndarray = np.ndarray
+_LinAlgError = np.linalg.LinAlgError
 _empty = np.empty
+_named = tuple.__new__
+_ndarray = np.ndarray
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _CONVERSION_ERRORS = (AttributeError, IndexError, MemoryError, NumbaError, TypeError, ValueError)
@@ -67,7 +69,8 @@ def _coerce(function, expected, values):
 
     The type is float32 if all arrays are float32 (all numbers, where there are no arrays), else
     float64. Raises TypeError for an argument that holds no real numbers, ValueError for a wrong
-    rank or batch axes that do not broadcast. `expected`: see `define_function`."""
+    rank or batch axes that do not broadcast. expected: the name and shape of each argument; the
+    requirements on sizes; the paths of the results, as in "out.gradient.A"."""
     shapes, _, _ = expected
     real = getattr(values[0], "dtype", None)
     if (real is _FLOAT64 or real is _FLOAT32) and all(

@@ -65,12 +65,13 @@ def _in_parts(kernel, parallel, divide, sums=(), run=_THREAD_POOL.run):
     return call
 
 
-def _by_rows(arrays, ops, work_arrays):
+def _by_rows(arrays, ops, work_arrays=None):
     """Cut the work by rows, for a few threads: more write no faster, and each allocates temporary
-    arrays. ops: estimated operations; work_arrays: allocates the arrays that phases share, for a
-    number of threads."""
+    arrays. ops: estimated operations; work_arrays: allocates the arrays that phases share, if there
+    are any, for a number of threads."""
     count = min(MAX_WRITING_THREADS, _thread_count(ops))
-    return _Division(count, count, 0, work_arrays(count)) if count > 1 else None
+    shared = work_arrays(count) if work_arrays and count > 1 else ()
+    return _Division(count, count, 0, shared) if count > 1 else None
 
 
 def _by_samples(sliced, cache_blocks, arrays, ops):

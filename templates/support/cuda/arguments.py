@@ -26,7 +26,7 @@ from ..common.arguments import (
     _shape_text,
     _with_one_batch_axis,
 )
-from ..common.signature import BATCH_AXES
+from ..common.module import BATCH_AXES
 from ..internals.launches import address
 from .base import SIMULATED, _cupy, _Run, device_number
 
@@ -150,7 +150,7 @@ def _overlap(a, b):
 class _Call(_Run):
     """The run of a public function, on the device and stream of the caller's arrays.
 
-    function: the declared function's name; expected: see `define_function`; failures: the error
+    function: the declared function's name; expected: see `_coerce`; failures: the error
     text of each check, in order."""
 
     def __init__(self, function, expected, values, failures):

@@ -10,7 +10,7 @@ import warnings
 from contextlib import suppress
 from copy import copy
 from ctypes import CFUNCTYPE, PYFUNCTYPE, c_char_p, c_double, c_void_p, cast, py_object, pythonapi
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from hashlib import blake2b
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -316,10 +316,11 @@ def address_of(kernel, arguments):
 
 
 def ready(kernel):
-    """Make a dispatcher that calls a kernel for the types of arguments that `remember` has copied,
-    and raises TypeError for other types instead of compiling."""
+    """Make a dispatcher that calls a kernel for the types of arguments that its method `remember`
+    has copied, and raises TypeError for other types instead of compiling."""
     dispatcher = njit(kernel.py_func)
     dispatcher._compile_for_args = _unready
+    dispatcher.remember = partial(_remember, dispatcher, kernel)
     return _with_fast_types(dispatcher)
 
 
@@ -327,7 +328,7 @@ def _unready(*arguments, **_):
     raise TypeError
 
 
-def remember(ready, kernel):
+def _remember(ready, kernel):
     """Copy to `ready` the types of arguments for which the kernel is compiled."""
     if len(kernel.overloads) > len(ready.overloads):
         for kinds, compiled_kernel in kernel.overloads.items():

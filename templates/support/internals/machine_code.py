@@ -45,6 +45,9 @@ def _digest(path, state):
     with open(path, "rb") as file:
         text = file.read()
     digest = blake2b(text, digest_size=8)
+    with suppress(OSError):  # the second file of a generated module has functions of the module
+        second = os.path.join(os.path.dirname(path), "_formulas", os.path.basename(path))
+        digest.update(_digest(second, _state(second)).encode())
     for dots, origin, name in _IMPORT.findall(b"\n" + text):
         origin = (origin or name).decode()
         if dots:

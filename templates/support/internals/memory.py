@@ -33,7 +33,7 @@ BYTES = ir.IntType(8).as_pointer()
 
 
 @intrinsic(prefer_literal=True)
-def require_arrays(context, owner, names, arrays):
+def _require_arrays(context, owner, names, arrays):
     """Check the types of arguments while a kernel is compiled. Raises ValueError for an array that
     is not C-contiguous, TypeError for an argument that is no array of the one float type."""
     reals = {kind.dtype for kind in arrays if isinstance(kind, types.Array)}
@@ -61,7 +61,7 @@ def require_arrays(context, owner, names, arrays):
 
 
 @intrinsic(prefer_literal=True)
-def require_shapes(context, owner, names, arrays, shapes, inputs):
+def _require_shapes(context, owner, names, arrays, shapes, inputs):
     """Check the arrays in a call of a kernel. Raises ValueError for an array of another shape than
     in `shapes`, and if a result, an array from position `inputs` on, shares memory with another
     array."""
