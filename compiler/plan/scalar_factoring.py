@@ -46,7 +46,8 @@ def with_operands(values: Iterable[int], children: Callable[[int], Iterable[int]
     return sorted(reached)
 
 
-def _below(scalars: Scalars, values: Sequence[int]) -> list[int]:
+def reachable(scalars: Scalars, values: Sequence[int]) -> list[int]:
+    """List values and all values that they are computed from, operands first."""
     return with_operands(values, lambda number: scalars.entries[number][2])
 
 
@@ -56,7 +57,7 @@ def _cost(scalars: Scalars, values: Sequence[int]) -> int:
             return len(children) - 1
         return DIVISION_OPS if children and operator not in ("entry", "neg") else 0
 
-    entries = (scalars.entries[number] for number in _below(scalars, values))
+    entries = (scalars.entries[number] for number in reachable(scalars, values))
     return sum(cost_of(operator, children) for operator, _, children in entries)
 
 
@@ -65,7 +66,7 @@ class _Factoring:
 
     def __init__(self, scalars: Scalars, values: Sequence[int]) -> None:
         self._scalars = scalars
-        order = _below(scalars, values)
+        order = reachable(scalars, values)
         uses = Counter(child for number in order for child in scalars.entries[number][2])
         uses.update(values)
         self._unopened: set[int] = set()  # products with several readers, computed once
@@ -154,7 +155,7 @@ def _without(factors: tuple[int, ...], factor: int) -> tuple[int, ...]:
 
 def _paired(scalars: Scalars, values: Sequence[int]) -> list[int]:
     """Multiply pairs of factors that several products have once."""
-    order = _below(scalars, values)
+    order = reachable(scalars, values)
     products = {n: list(scalars.entries[n][2]) for n in order if scalars.entries[n][0] == "mul"}
     pairs: list[tuple[int, int]] = []
     while (pair := _commonest(scalars, products.values())) is not None:

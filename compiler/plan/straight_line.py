@@ -78,6 +78,7 @@ class StraightLine:
         self._spread = {v for place, v in self._places if self._varies(place)}
         for number in self._reachable:
             self._classify(number)
+        assert all(self._varies(place) or not self._varying[value] for place, value in self._places)
 
     def _plain(self, number: int) -> int:
         """Return the value within an "entry", which only marks values that are not opened."""

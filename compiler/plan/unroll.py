@@ -24,7 +24,7 @@ from derivatrix.compiler.plan.failures import failure_text
 from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, separate
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
-from derivatrix.compiler.plan.scalar_factoring import factored
+from derivatrix.compiler.plan.scalar_factoring import factored, reachable
 from derivatrix.compiler.plan.steps import Load, LoopNest
 from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
@@ -184,24 +184,25 @@ class _Entries:
 
     def _length(self, square: ir.Node, at: Index) -> int:
         """Compute the root of a sum of squares. A sum over the samples becomes a "length", of the
-        sum and of the scaled terms that replace it beyond the range of numbers. Raises TooLarge for
-        a sum with terms of both kinds."""
+        sum and of the scaled terms that replace it beyond the range of numbers. Raises TooLarge if
+        sums over the samples are only a part of the square: their terms alone would be scaled."""
         total, parts = self.entry(square, at), self._computed(square, at)
-        over_samples = self._totals(parts)
-        if over_samples == {True}:
+        if self._is_total(parts):
             return self.scalars.operate("length", total, self.scalars.scaled(parts, total))
-        if True in over_samples:
+        operators = {self.scalars.entries[value][0] for value in reachable(self.scalars, [parts])}
+        if "total" in operators:
             raise TooLarge
         return self.scalars.length(total, parts)
 
-    def _totals(self, value: int) -> set[bool]:
-        """Collect, over the terms of a value, whether they are sums over the samples."""
+    def _is_total(self, value: int) -> bool:
+        """Return whether all terms of a value are sums over the samples, but for constants that
+        multiply them."""
         operator, _, children = self.scalars.entries[value]
         if operator == "mul":
             children = tuple(c for c in children if self.scalars.constant(c) is None)
         if operator == "add" or (operator in ("entry", "neg", "mul") and len(children) == 1):
-            return set().union(*map(self._totals, children))
-        return {operator == "total"}
+            return all(map(self._is_total, children))
+        return operator == "total"
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
         """Compute an entry of a product, with the sum over its inner labels written out."""

@@ -13,6 +13,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.plan import plan
@@ -240,3 +241,30 @@ def test_failures_name_the_operation() -> None:
     with pytest.raises(np.linalg.LinAlgError, match=r"inverse: inv\(A.*the matrix is singular"):
         module.value(np.zeros((2, 3, 3)))
     assert module.value(np.zeros((0, 3, 3))).shape == (0, 3, 3)
+
+
+ENTRIES = dx.vector("x", dx.dims("n"))
+SQUARE, FOURTH = ENTRIES @ ENTRIES, dx.sum(ENTRIES**4)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        dx.sqrt(SQUARE / (1 + SQUARE)),
+        ENTRIES * dx.sqrt(SQUARE / (1 + SQUARE)),
+        dx.arcsin(dx.sqrt(SQUARE / (1 + SQUARE))),
+        ENTRIES * dx.sqrt(SQUARE * FOURTH),
+        ENTRIES * dx.sqrt(SQUARE / FOURTH),
+        ENTRIES * dx.sqrt(3 * SQUARE),
+        dx.sqrt(SQUARE / 2 + dx.sum(ENTRIES**2 * dx.exp(ENTRIES)) / 3),
+    ],
+)
+def test_roots_of_functions_of_sums(expression: dx.Array) -> None:
+    """Beyond the range of numbers a root takes scaled terms of a sum, not those of a part of it."""
+    function = dx.function("f", [ENTRIES], expression)
+    values = {"x": np.array([0.3, 0.2, -0.4])}
+    (node,) = function.derivatives.batched("value").values()
+    expected = evaluate(node, values, {"n": 3})
+    result = np.full(expected.shape, np.nan)
+    run_plain(kernel_plan(function.derivatives, "value"), values, [result])
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
