@@ -7,6 +7,7 @@ gives the limit of a quotient 0/0, and replaces the quotient near 0, where it wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import sympy
@@ -48,7 +49,8 @@ def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Ser
     """Expand an expression at variable = 0+, each part of it with `terms` terms. Raises NoExpansion
     where a part has no series (essential singularities, kinks, roots of odd order), and where all
     computed terms cancel."""
-    return _Expander(variable, terms).series(expression)
+    expander = _Expander(variable, terms)
+    return expander.series(expander.resolved(expression))
 
 
 class _Expander:
@@ -58,6 +60,28 @@ class _Expander:
         self.variable = variable
         self.terms = terms
         self.cache: dict[sympy.Expr, Series] = {}
+
+    def resolved(self, expression: sympy.Expr) -> sympy.Expr:
+        """Replace signs, maxima and minima by what they are for small values of the variable: these
+        are exact, and terms that cancel with them leave no remainder."""
+        changed = expression.replace(sympy.sign, self._sign)
+        for extreme in (sympy.Max, sympy.Min):
+            changed = changed.replace(extreme, partial(self._resolved_extreme, extreme))
+        return changed
+
+    def _sign(self, inside: sympy.Expr) -> sympy.Expr:
+        try:
+            leading = self.series(inside).coefficients[0]
+        except NoExpansion:
+            return sympy.sign(inside)
+        return sympy.sign(inside if leading.has(LOGARITHM) else leading)
+
+    def _resolved_extreme(self, extreme: type[sympy.Expr], *arguments: sympy.Expr) -> sympy.Expr:
+        expression = extreme(*arguments)
+        try:
+            return self._extreme(expression) if isinstance(expression, extreme) else expression
+        except NoExpansion:
+            return expression
 
     def series(self, expression: sympy.Expr) -> Series:
         if expression not in self.cache:

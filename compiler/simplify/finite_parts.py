@@ -170,6 +170,54 @@ def _functions(node: Map) -> dict[sympy.Expr, Node]:
 def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
     """Return whether a function of a length's square `base`, of degree `degree`, tends to its value
     at 0 at least as fast as the length itself."""
+    branches = _branches(expression, base)
+    return all(_branch_has_slopes(branch, base, degree) for branch, _ in branches)
+
+
+def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr, sympy.Basic]]:
+    """Resolve the maxima and minima that other symbols decide where `base` is zero. Returns pairs
+    of an expression and the condition on other symbols under which it holds, if those before do
+    not."""
+    extremes = expression.atoms(sympy.Max, sympy.Min)
+    for extreme in sorted((e for e in extremes if e.has(base)), key=sympy.default_sort_key):
+        first, *others = extreme.args
+        second = extreme.func(*others)
+        difference = _at_zero(first - second, base)
+        if not difference.free_symbols or not is_finite(difference):
+            continue
+        if isinstance(extreme, sympy.Min):
+            first, second = second, first
+        branches = []
+        for argument, sign, condition in (
+            (first, sympy.S.One, difference > 0),
+            (second, sympy.S.NegativeOne, difference < 0),
+            (second, None, sympy.true),
+        ):
+            known = {extreme: argument} | (
+                _signs(expression, base, difference, sign) if sign else {}
+            )
+            for branch, further in _branches(expression.xreplace(known), base):
+                branches.append((branch, sympy.And(condition, further)))
+        return branches
+    return [(expression, sympy.true)]
+
+
+def _signs(
+    expression: sympy.Expr, base: sympy.Expr, difference: sympy.Expr, sign: sympy.Expr
+) -> dict[sympy.Expr, sympy.Expr]:
+    """Return the signs in an expression that follow, where `base` is zero, from that of a
+    difference."""
+    signs = {}
+    for part in expression.atoms(sympy.sign):
+        inside = _at_zero(part.args[0], base)
+        if sympy.expand(inside - difference) == 0:
+            signs[part] = sign
+        elif sympy.expand(inside + difference) == 0:
+            signs[part] = -sign
+    return signs
+
+
+def _branch_has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
     value = _at_zero(expression, base)
     if not is_finite(value):
         return False
@@ -225,6 +273,14 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
         has_pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
         if is_finite(at_zero) and not has_pieces:
             continue
+        branches = _branches(expression, base)
+        if len(branches) > 1:
+            pieces = []
+            for branch, condition in branches:
+                part = _at_zero(_finite(branch, ((base, excluded), *later_bases)), base)
+                pieces.append((part if is_finite(part) else expression, condition))
+            at_base_zero = sympy.Piecewise(*pieces), sympy.Eq(base, 0)
+            return sympy.Piecewise(at_base_zero, (_finite(expression, later_bases), sympy.true))
         try:
             series, order = _expand(expression, base, LIMIT_TERMS)
             if series.cancels or series.start + LIMIT_TERMS < 1:

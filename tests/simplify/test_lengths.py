@@ -218,6 +218,9 @@ HESSIANS = [
     (dx.where(RADIUS > 0, dx.tanh(RADIUS) / RADIUS, 1), -2 / 3),
     (dx.where(RADIUS > 0, RADIUS**4 * dx.log(RADIUS), 0), 0),
     (dx.maximum(1 - RADIUS, 0) ** 4 * (4 * RADIUS + 1), -20),
+    (dx.maximum(RADIUS - 1, 0) ** 2, 0),
+    (dx.maximum(RADIUS + 1, 0) ** 2, 2),
+    (dx.minimum(RADIUS, 1) ** 2 + dx.maximum(RADIUS, 1), 2),
     (dx.sum(dx.exp(-abs(x))), 1),
     (dx.sin(RADIUS) / RADIUS, np.nan),
 ]
@@ -232,6 +235,30 @@ def test_hessians_at_zero(expression: dx.Array, diagonal: float) -> None:
     np.testing.assert_allclose(np.diag(result), np.full(3, diagonal), atol=1e-15)
     gradient = written(function, "gradient", x=np.zeros(3))
     np.testing.assert_allclose(gradient, np.full(3, 0 * diagonal))
+
+
+LIMIT, OTHER = dx.scalar("s"), dx.norm(y)
+DECIDED = [
+    (dx.maximum(RADIUS - LIMIT, 0) ** 2, {1.0: 0, -1.0: 2}),
+    (dx.minimum(RADIUS, LIMIT) ** 2, {1.0: 2, -1.0: 0}),
+    (dx.maximum(RADIUS, OTHER + LIMIT) ** 2, {1.0: 0, -4.0: 2}),
+    (dx.maximum(RADIUS - OTHER + 3 * LIMIT, 0) ** 2, {0.1: 0, 1.0: 2}),
+    (RADIUS**2 / dx.maximum(RADIUS, LIMIT), {0.5: 4, -0.5: np.nan}),
+]
+"""Functions, and for values of s the diagonals of their Hessians by x at x = 0 and ‖y‖ = 2."""
+
+
+@pytest.mark.parametrize(("expression", "diagonals"), DECIDED)
+def test_extremes_that_other_inputs_decide(
+    expression: dx.Array, diagonals: dict[float, float]
+) -> None:
+    function = dx.function("f", [x, y, LIMIT], expression, wrt=[x], keep=[y])
+    for limit, diagonal in diagonals.items():
+        values = {"x": np.zeros(3), "y": np.full(3, 2 / 3**0.5), "s": np.array(limit)}
+        result = written(function, "hessian", **values)
+        np.testing.assert_allclose(np.diag(result), np.full(3, diagonal), atol=1e-15)
+        gradient = written(function, "gradient", **values)
+        np.testing.assert_allclose(gradient, np.full(3, 0 * diagonal))
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-8, 1e-5, 1e-3, 0.3, 0.6, 2.0])
