@@ -47,6 +47,8 @@ class Text(NamedTuple):
 def arranged(array: Text, axes: Sequence[int | None]) -> Text:
     """Permute the axes of an array, and add axes of length 1 where `axes` has None."""
     order = [axis for axis in axes if axis is not None]
+    if axes and not order:
+        return Text(f"np.reshape({array}, {(1,) * len(axes)})")  # a number has no indices
     if order == [1, 0]:
         array = Text(f"{array.within(ATOM)}.T")
     elif order != sorted(order):

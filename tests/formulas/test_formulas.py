@@ -715,3 +715,18 @@ def test_sizes_that_are_lengths_and_more() -> None:
 def test_arguments_without_effect_have_no_definition() -> None:
     product = einsum([(X.node, "ii"), (X.node, "ij")], "ijk", 1, {"k": n})
     assert render(Map(sympy.S.One, (product,)), "unicode") == "broadcast(1)"
+
+
+@pytest.mark.parametrize("kind", ["gradient", "hessian"])
+def test_loops_of_numbers(kind):
+    """Loops that start with a number, and parameters that are numbers, for each entry of another
+    array."""
+    s, start, series = dx.scalar("s"), dx.scalar("h0"), dx.vector("u", dx.dims("T"))
+    last, squares = dx.scan(lambda h, x: (dx.tanh(h * s + x), h**2), start, series)
+    function = dx.function("f", [s, start, series], dx.sum(squares) + last)
+    values = {"s": 0.7, "h0": -0.4, "u": np.array([0.3, 1.1, -0.2])}
+    scope = {"np": np, **values}
+    for key, node in function.derivatives.results(kind).items():
+        actual = eval(function.derivatives.formula(kind, key, "numpy"), scope)
+        expected = evaluate(node, {k: np.asarray(v) for k, v in values.items()}, {"T": 3})
+        np.testing.assert_allclose(actual, expected, rtol=1e-13, err_msg=str(key))

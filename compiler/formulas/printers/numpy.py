@@ -177,6 +177,8 @@ class NumPy(Printer):
     def show_arranged(self, tree: kinds.Arranged) -> Text:
         text = self.text(tree.body, ATOM)
         axes = [axis for axis in tree.places if axis is not None]
+        if tree.places and not axes:
+            return f"np.reshape({self.text(tree.body)}, {(1,) * len(tree.places)})", ATOM
         if axes != sorted(axes):
             text = f"np.transpose({self.text(tree.body)}, {tuple(axes)})"
         if len(axes) < len(tree.places):
