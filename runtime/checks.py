@@ -58,10 +58,8 @@ class Special:
     are left out unless differences say that there is one, and tolerances include the rounding
     errors at points with large entries.
 
-    roundoff: the changes of JVP and HVP there by rounded inputs. is_unsteady: rounding decides the
-    value or its derivative. single: see `special.SpecialPoint`."""
+    is_unsteady: rounding decides the value or its derivative. single: see `SpecialPoint`."""
 
-    roundoff: tuple[float, float]
     is_unsteady: bool
     single: tuple[Point, ...]
 
@@ -69,7 +67,8 @@ class Special:
 class Trial:
     """A module's results at a point, the expected ones, and the rows of the checks.
 
-    kinds: the functions to call, all if it is None."""
+    kinds: the functions to call, all if it is None. roundoff: the changes of first and of second
+    derivatives by rounded inputs, where they are known."""
 
     def __init__(
         self,
@@ -77,11 +76,13 @@ class Trial:
         measurement: Measurement,
         kinds: Sequence[str] | None = None,
         special: Special | None = None,
+        roundoff: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.interface = interface
         self.expected = measurement
         self.point = measurement.point
         self.special = special
+        self.roundoff = roundoff
         self.slack = 1e3 if special else 1.0
         self.rows: list[Row] = []
         self.floor = max(
@@ -103,8 +104,8 @@ class Trial:
 
     def rounding(self, kind: str) -> float:
         """Bound the error that cancellation leaves in the results of a function: that of terms of
-        the value's size, and at special points a multiple of the change by rounded inputs."""
-        roundoff = self.special.roundoff[kind in SECOND_KINDS] if self.special else 0.0
+        the value's size, and a multiple of the change by rounded inputs."""
+        roundoff = self.roundoff[kind in SECOND_KINDS]
         return self.slack * ROUNDING * self.floor + ROUNDOFF_FACTOR * roundoff
 
     def cancellation(self, kind: str) -> float:
