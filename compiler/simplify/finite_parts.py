@@ -14,18 +14,10 @@ import sympy
 
 from derivatrix.compiler.ir.expansions import LOGARITHM, NoExpansion, Series, expansion
 from derivatrix.compiler.ir.graph import transformed
-from derivatrix.compiler.ir.nodes import (
-    Einsum,
-    Map,
-    Node,
-    Sum,
-    einsum,
-    slot,
-    topological,
-    used_slots,
-)
+from derivatrix.compiler.ir.nodes import Map, Node, slot, topological, used_slots
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.lengths import fused
+from derivatrix.compiler.simplify.repeats import repeating_axes, without_axes
 from derivatrix.compiler.simplify.slopes import is_finite, root_order
 from derivatrix.compiler.simplify.squares import roots, variables
 
@@ -73,44 +65,8 @@ def with_lengths(
 @lru_cache(maxsize=4096)
 def _without_repeats(node: Node) -> Node:
     """Drop the axes along which a node repeats its entries, as along samples and times."""
-    axes = _repeating_axes(node)
-    return simplify([_dropped(node, axes)])[0] if axes else node
-
-
-def _repeating_axes(node: Node) -> set[int]:
-    match node:
-        case Einsum():
-            varying = {
-                label
-                for factor, labels in node.factors
-                for axis, label in enumerate(labels)
-                if axis not in _repeating_axes(factor)
-            }
-            return {*range(node.ndim)} - varying
-        case Sum() | Map() if node.children:
-            return set.intersection(*map(_repeating_axes, node.children))
-    return set()
-
-
-def _dropped(node: Node, axes: set[int]) -> Node:
-    """Drop axes along which a node repeats its entries."""
-    if not axes:
-        return node
-    match node:
-        case Einsum():
-            factors = []
-            for factor, labels in node.factors:
-                places = {place for place, label in enumerate(labels) if label in axes}
-                kept_labels = [label for label in labels if label not in axes]
-                factors.append((_dropped(factor, places), kept_labels))
-            sizes = {label: size for label, size in enumerate(node.sizes) if label not in axes}
-            output = [axis for axis in range(node.ndim) if axis not in axes]
-            return einsum(factors, output, node.coefficient, sizes)
-        case Sum():
-            shape = tuple(size for axis, size in enumerate(node.shape) if axis not in axes)
-            return Sum(tuple(_dropped(term, axes) for term in node.terms), shape)
-    assert isinstance(node, Map)
-    return Map(node.expression, tuple(_dropped(argument, axes) for argument in node.arguments))
+    axes = repeating_axes(node)
+    return simplify([without_axes(node, axes)])[0] if axes else node
 
 
 @lru_cache(maxsize=256)
@@ -175,31 +131,37 @@ def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) ->
 
 
 def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr, sympy.Basic]]:
-    """Resolve the maxima and minima that other symbols decide where `base` is zero. Returns pairs
-    of an expression and the condition on other symbols under which it holds, if those before do
-    not."""
-    extremes = expression.atoms(sympy.Max, sympy.Min)
-    for extreme in sorted((e for e in extremes if e.has(base)), key=sympy.default_sort_key):
-        first, *others = extreme.args
-        second = extreme.func(*others)
-        difference = _at_zero(first - second, base)
-        if not difference.free_symbols or not is_finite(difference):
+    """Resolve the signs, maxima and minima that other symbols decide near the zero of `base`.
+    Returns pairs of an expression and the condition on other symbols under which it holds, if those
+    before do not."""
+    parts = expression.atoms(sympy.sign, sympy.Max, sympy.Min)
+    for part in sorted((p for p in parts if p.has(base)), key=sympy.default_sort_key):
+        first, *others = part.args
+        second = part.func(*others) if others else sympy.S.Zero
+        difference = _leading(first - second, base)
+        if difference is None or not difference.free_symbols:
             continue
-        if isinstance(extreme, sympy.Min):
+        if isinstance(part, sympy.Min):
             first, second = second, first
         branches = []
-        for argument, sign, condition in (
-            (first, sympy.S.One, difference > 0),
-            (second, sympy.S.NegativeOne, difference < 0),
-            (second, None, sympy.true),
-        ):
-            known = {extreme: argument} | (
-                _signs(expression, base, difference, sign) if sign else {}
-            )
+        for number, condition in ((1, difference > 0), (-1, difference < 0), (0, sympy.true)):
+            known = _signs(expression, base, difference, sympy.Integer(number))
+            if others:
+                known[part] = first if number > 0 else second
             for branch, further in _branches(expression.xreplace(known), base):
                 branches.append((branch, sympy.And(condition, further)))
         return branches
     return [(expression, sympy.true)]
+
+
+def _leading(expression: sympy.Expr, base: sympy.Expr) -> sympy.Expr | None:
+    """Return the first coefficient of an expansion, which has the sign of the expression near 0;
+    None if there is none."""
+    try:
+        coefficient = _expand(expression, base, LIMIT_TERMS)[0].coefficients[0]
+    except NoExpansion:
+        return None
+    return None if coefficient.has(LOGARITHM) else coefficient
 
 
 def _signs(
@@ -209,10 +171,10 @@ def _signs(
     difference."""
     signs = {}
     for part in expression.atoms(sympy.sign):
-        inside = _at_zero(part.args[0], base)
-        if sympy.expand(inside - difference) == 0:
+        inside = _leading(part.args[0], base)
+        if inside is not None and sympy.expand(inside - difference) == 0:
             signs[part] = sign
-        elif sympy.expand(inside + difference) == 0:
+        elif inside is not None and sympy.expand(inside + difference) == 0:
             signs[part] = -sign
     return signs
 

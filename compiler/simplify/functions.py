@@ -22,6 +22,7 @@ from derivatrix.compiler.simplify.kronecker import (
     inverse_of_kronecker,
     logarithm_of_determinant_of_kronecker,
 )
+from derivatrix.compiler.simplify.repeats import of_single_column
 from derivatrix.compiler.simplify.sigmoids import sigmoid_argument
 
 x = ir.slot(0)
@@ -340,6 +341,7 @@ MAP_RULES: tuple[Callable[[ir.Map], ir.Node | None], ...] = (
     logarithm,
     logistic,
     compose,
+    of_single_column,
 )
 
 APPLY_RULES: tuple[Callable[[ir.Apply], ir.Node | None], ...] = (

@@ -717,6 +717,17 @@ def test_arguments_without_effect_have_no_definition() -> None:
     assert render(Map(sympy.S.One, (product,)), "unicode") == "broadcast(1)"
 
 
+def test_sums_that_keep_their_axis():
+    X = dx.matrix("X", n, m)
+    squares = dx.sum(X**2, axis=1, keepdims=True)
+    function = dx.function("f", [X], X / dx.sqrt(1 + squares) + dx.exp(-squares))
+    assert function.formula("value").startswith("diag(1 ⊘ sqrt(1 + X∘² 𝟏)) X")
+    values = {"X": np.arange(6.0).reshape(3, 2) / 5}
+    actual = eval(function.formula("value", style="numpy"), {"np": np, **values})
+    (node,) = function.derivatives.results("value").values()
+    np.testing.assert_allclose(actual, evaluate(node, values, SIZES), rtol=1e-14)
+
+
 @pytest.mark.parametrize("kind", ["gradient", "hessian"])
 def test_loops_of_numbers(kind):
     """Loops that start with a number, and parameters that are numbers, for each entry of another

@@ -244,6 +244,8 @@ DECIDED = [
     (dx.maximum(RADIUS, OTHER + LIMIT) ** 2, {1.0: 0, -4.0: 2}),
     (dx.maximum(RADIUS - OTHER + 3 * LIMIT, 0) ** 2, {0.1: 0, 1.0: 2}),
     (RADIUS**2 / dx.maximum(RADIUS, LIMIT), {0.5: 4, -0.5: np.nan}),
+    (RADIUS**2 * dx.minimum(1, LIMIT / RADIUS), {0.5: 2}),
+    (RADIUS**2 * dx.maximum(1 - LIMIT / RADIUS, 0), {0.5: 0, -0.5: np.nan}),
 ]
 """Functions, and for values of s the diagonals of their Hessians by x at x = 0 and ‖y‖ = 2."""
 

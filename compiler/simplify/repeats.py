@@ -1,0 +1,52 @@
+"""Axes along which arrays repeat their entries."""
+
+from __future__ import annotations
+
+from derivatrix.compiler.ir.nodes import Einsum, Map, Node, Sum, einsum
+
+
+def of_single_column(node: Map) -> Node | None:
+    """Write a function of arrays that repeat their entries along an axis of length 1, as sums with
+    keepdims do, as a function of arrays without that axis."""
+    axes = {axis for axis in repeating_axes(node) if node.shape[axis] == 1}
+    if not axes:
+        return None
+    kept_axes = [axis for axis in range(node.ndim) if axis not in axes]
+    sizes = dict(enumerate(node.shape))
+    return einsum([(without_axes(node, axes), kept_axes)], range(node.ndim), sizes=sizes)
+
+
+def repeating_axes(node: Node) -> set[int]:
+    match node:
+        case Einsum():
+            varying = {
+                label
+                for factor, labels in node.factors
+                for axis, label in enumerate(labels)
+                if axis not in repeating_axes(factor)
+            }
+            return {*range(node.ndim)} - varying
+        case Sum() | Map() if node.children:
+            return set.intersection(*map(repeating_axes, node.children))
+    return set()
+
+
+def without_axes(node: Node, axes: set[int]) -> Node:
+    """Drop axes along which a node repeats its entries."""
+    if not axes:
+        return node
+    match node:
+        case Einsum():
+            factors = []
+            for factor, labels in node.factors:
+                places = {place for place, label in enumerate(labels) if label in axes}
+                kept_labels = [label for label in labels if label not in axes]
+                factors.append((without_axes(factor, places), kept_labels))
+            sizes = {label: size for label, size in enumerate(node.sizes) if label not in axes}
+            output = [axis for axis in range(node.ndim) if axis not in axes]
+            return einsum(factors, output, node.coefficient, sizes)
+        case Sum():
+            shape = tuple(size for axis, size in enumerate(node.shape) if axis not in axes)
+            return Sum(tuple(without_axes(term, axes) for term in node.terms), shape)
+    assert isinstance(node, Map)
+    return Map(node.expression, tuple(without_axes(argument, axes) for argument in node.arguments))
