@@ -244,6 +244,10 @@ class ModuleInterface:
         shape = self.shape("value", "", point.sizes)
         return self._declaration({**point.sizes, **point.values}, shape)
 
+    def overflows(self, point: Point) -> bool:
+        """Return whether the declaration's NumPy text overflows on the way to its value."""
+        return self._declaration.overflows({**point.sizes, **point.values})
+
     def arguments(self, kind: str) -> dict[str, Input]:
         """List the arguments of a function, by name: the inputs, then the cotangent of the output,
         or a tangent of each `wrt` input, described like that input."""

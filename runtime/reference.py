@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import CodeType
+from typing import Any
 
 import numpy as np
 import scipy
@@ -35,18 +36,30 @@ class Text:
 
         Raises OutOfDomain if the result is not finite or not real, or linear algebra fails;
         BrokenText if the text itself is at fault."""
-        scope = {
-            name: value[()] if isinstance(value, np.ndarray) else value
-            for name, value in values.items()
-        }
         try:
             with np.errstate(all="ignore"):
-                result = np.asarray(eval(self._code, {**_SCOPE, **scope}))
+                result = np.asarray(self._evaluate(values))
         except (ArithmeticError, IndexError, ValueError) as error:
             raise OutOfDomain(f"{type(error).__name__}: {error}") from error
         except (AttributeError, ImportError, KeyError, NameError, TypeError) as error:
             raise BrokenText(f"{type(error).__name__}: {error}, in {self.text}") from error
         return _real(result, shape)
+
+    def overflows(self, values: Values) -> bool:
+        """Return whether an operation of NumPy overflows on the way to the value."""
+        try:
+            with np.errstate(all="ignore", over="raise"):
+                self._evaluate(values)
+        except FloatingPointError:
+            return True
+        return False
+
+    def _evaluate(self, values: Values) -> Any:
+        scope = {
+            name: value[()] if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
+        return eval(self._code, {**_SCOPE, **scope})
 
 
 def _compiled(text: str) -> CodeType:

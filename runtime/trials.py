@@ -270,6 +270,8 @@ def _check_measured_point(
     point = measurement.point
     (first, decides_first), (second, decides_second) = _roundoffs(interface, point, is_thorough)
     is_unsteady = not measurement.is_steady or decides_first
+    if is_thorough:  # then a derivative may be ∞ / ∞ on the way, as that of x / exp(x)
+        is_unsteady = is_unsteady or interface.overflows(point)
     is_huge = max(map(measure.largest, point.values.values()), default=0.0) >= HUGE_ENTRY
     left_out = {*SECOND_KINDS} if is_huge or is_unsteady or decides_second else set()
     if is_huge and is_thorough and {"jvp", "vjp"} & {*interface.kinds}:

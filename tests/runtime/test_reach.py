@@ -308,6 +308,7 @@ def test_kinks_and_poles_are_no_faults():
         "jumps": dx.sum(dx.sign(x) * y * dx.floor(y)),
         "steep_times_zero": dx.sum(dx.sqrt(abs(x)) * y),
         "rounding": dx.sqrt(abs(x) - abs(dx.sin(x))) + y,
+        "overflow": dx.minimum(0, dx.exp(x) - 1) + y / dx.sum(dx.exp(y)),
         "edges": dx.arccos(x @ y / (dx.norm(x) * dx.norm(y))),
     }.items():
         module = dx.compile(dx.function(name, [x, y], expression))
