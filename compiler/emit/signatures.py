@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import sympy
 
+from derivatrix.compiler.ir.dimensions import symbol
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Plan
 
@@ -28,6 +29,13 @@ def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
         sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
         for size in plan.sizes
     }
+
+
+def with_public_sizes(plan: Plan, expression: sympy.Expr) -> sympy.Expr:
+    """Replace the names of sizes within the kernel by their public names."""
+    names = {size.local: symbol(size.name) for size in plan.sizes}
+    symbols = expression.free_symbols
+    return expression.xreplace({s: names[str(s)] for s in symbols if str(s) in names})
 
 
 def lengths(shape: Iterable[sympy.Expr]) -> tuple[str, ...]:

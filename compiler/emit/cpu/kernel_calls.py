@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import sympy
 
@@ -15,13 +16,14 @@ from derivatrix.compiler.emit.cpu.kernel import array_parameters
 from derivatrix.compiler.emit.cpu.rows import borders
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.public_functions import if_lines, indented, size_lines, variable
-from derivatrix.compiler.emit.signatures import lengths
+from derivatrix.compiler.emit.signatures import lengths, with_public_sizes
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.row_shares import PART, PARTS
 from derivatrix.compiler.plan.steps import (
     Allocate,
+    BatchLast,
     Gemm,
     Newton,
     Plan,
@@ -188,7 +190,7 @@ def filled_entries(plan: Plan) -> str:
     work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
     shapes = [buffer.shape for buffer in (*work, *(buffer for _, buffer in plan.outputs))]
     large = [shape for shape in shapes if sum(bool(size.free_symbols) for size in shape) > 1]
-    return size_text(sympy.Add(*map(product, large))) if large else ""
+    return size_text(with_public_sizes(plan, sympy.Add(*map(product, large)))) if large else ""
 
 
 def _times(plan: Plan) -> set[sympy.Basic]:
@@ -244,14 +246,27 @@ def is_own_share(plan: Plan) -> bool:
     return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
+COSTS: dict[type, tuple[str, ...]] = {
+    Rows: ("gain",),
+    Samples: ("ops",),
+    BatchLast: ("entries_per_sample",),
+    Sums: ("ops_per_sample", "ops_per_part", "entries_per_sample"),
+}
+"""Fields of partitions that are expressions of sizes."""
+
+
 def _sharing(plan: Plan) -> _Sharing:
+    def public(part: Any) -> Any:
+        names = COSTS[type(part)]
+        return replace(part, **{n: with_public_sizes(plan, getattr(part, n)) for n in names})
+
     match plan.partition:
         case Rows() as rows:
-            return _by_rows(plan, rows)
-        case Samples() as samples:
-            return _by_samples(plan, samples)
+            return _by_rows(plan, public(rows))
+        case Samples(batch_last=layout) as samples:
+            return _by_samples(plan, replace(public(samples), batch_last=layout and public(layout)))
         case Sums() as sums:
-            return _by_sums(plan, sums)
+            return _by_sums(plan, public(sums))
     return _Sharing("", (), [], "")
 
 
@@ -268,11 +283,10 @@ def _by_rows(plan: Plan, rows: Rows) -> _Sharing:
     kinds = [*_kinds(plan), *(f"{WORK_KINDS[b.kind][0]}:{len(b.shape)}" for b in work)]
     codes = "w" * len(kinds) + ("hpn" if rows.phases > 1 else "pn")
     kinds += ["intp"] * (len(codes) - len(kinds))
-    count = {PARTS: sympy.Symbol("_parts")}
-    shapes = [tuple_text(size_text(size.xreplace(count)) for size in b.shape) for b in work]
-    pairs = zip(shapes, work, strict=True)
+    count, ops = {PARTS: sympy.Symbol("_parts")}, size_text(rows.gain)
+    shapes = [[with_public_sizes(plan, size).xreplace(count) for size in b.shape] for b in work]
+    pairs = zip(map(tuple_text, (map(size_text, shape) for shape in shapes)), work, strict=True)
     empty = tuple_text(f"_empty({shape}, {WORK_KINDS[b.kind][1]})" for shape, b in pairs)
-    ops = size_text(rows.gain)
     costs = tuple_text([ops, *([f"lambda _parts: {empty}"] if work else [])])
     return _Sharing(
         _is_below(rows.gain),
