@@ -15,12 +15,11 @@ CONSTANT_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
 
 
 def called_functions(roots: Iterable[Any]) -> Iterator[FunctionType]:
-    """Yield each of `roots`, the functions in its closure, the compiled functions that its code
-    mentions and the kernels of its shares of work, at any remove, each function once."""
+    """Yield each of `roots`, the functions in its closure and the compiled functions that its code
+    mentions, at any remove, each function once."""
     pending, visited = [*roots], set[int]()
     while pending:
         value = pending.pop()
-        pending += [value.share] if hasattr(value, "share") else []
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType) and id(function) not in visited:
             visited.add(id(function))

@@ -69,8 +69,8 @@ def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequ
     kernel, data = getattr(module, name), module.generated.data
     arrays = (*arguments, *results)
     kernel.compile(arrays)
-    if hasattr(kernel, "share"):
-        kernel.share.compile((*arrays, types.int64, types.int64))
+    if share := getattr(module, f"{kernel.__name__}_share", None):
+        share.compile((*arrays, types.int64, types.int64))
     if kernel.__name__ in data["by_one_thread"]:
         data["by_one_thread"][kernel.__name__].compile(arrays)
     for shared_name in (kernel.__name__, f"{kernel.__name__}_columns"):

@@ -34,12 +34,6 @@ SUMMARIES = {
     "hessian_operator": "The Hessian as a linear map, an array only where it is asked for.",
 }
 """First lines of the docstrings."""
-FORMULAS_OF = {
-    "value_and_gradient": ("value", "gradient"),
-    "jacobian_operator": ("jacobian",),
-    "hessian_operator": ("hessian",),
-}
-"""The functions whose formulas a function without formulas shows."""
 
 
 def variable(plan: Plan, name: str) -> str:
@@ -77,12 +71,12 @@ class PublicFunction:
     """The texts that a public function is made of. The local variable of a size has its name, that
     of a result is `_array_NAME`; `_axes` are the batch axes, `_results` the results with these.
 
-    requirements: conditions on sizes. inputs, outputs: local variables of what the kernel takes and
-    fills; array_inputs, scalars: those with axes and without. output_shapes: of what the kernel
-    fills; result_shapes: with all batch axes. out: the local variable of the parameter `out`.
-    expected: what conversions take, see `definition`. dtype: of the results, for converted
-    arguments. returned: the return value, of `result_variables`; pattern: what unpacks `out`.
-    result_types: the fields of the named tuples in it."""
+    kinds: those whose formulas it shows. requirements: conditions on sizes. inputs, outputs: local
+    variables of what the kernel takes and fills; array_inputs, scalars: those with axes and
+    without. output_shapes: of what the kernel fills; result_shapes: with all batch axes. out: the
+    local variable of the parameter `out`. expected: the `_Expected` that conversions take. dtype:
+    of the results, for converted arguments. returned: the return value, of `result_variables`;
+    pattern: what unpacks `out`. result_types: the fields of the named tuples in it."""
 
     def __init__(self, function: FunctionDescription, module: ModuleDescription) -> None:
         plan, result, path = function.plan, function.result, title(function.name)
@@ -91,18 +85,19 @@ class PublicFunction:
         self.has_batch = any(entry["batched"] for entry in entries)
         self.requirements: Any = module.facts["REQUIREMENTS"]
         self.is_operator = self.name.endswith("_operator")
+        self.kinds = self.name.removesuffix("_operator").split("_and_")
         self.inputs = [variable(plan, argument.name) for argument in plan.arguments]
         self.array_inputs = [variable(plan, a.name) for a in plan.arguments if a.shape]
-        self.outputs = [f"_array_{buffer.name}" for _, buffer in plan.outputs]
-        self.scalars = [f"_array_{buffer.name}" for _, buffer in plan.outputs if not buffer.shape]
+        self.variables = {name: f"_array_{buffer.name}" for name, buffer in plan.outputs}
+        self.outputs = [*self.variables.values()]
+        self.scalars = [self.variables[name] for name, buffer in plan.outputs if not buffer.shape]
         shapes = [buffer.shape for _, buffer in plan.outputs]
         self.output_shapes = [tuple_text(lengths(shape)) for shape in shapes]
-        self.result_shapes = [tuple_text(self._with_axes(shape, "*_axes")) for shape in shapes]
+        self.result_shapes = [tuple_text(self._shape(shape, "*_axes")) for shape in shapes]
         self.out = variable(plan, "out")
-        self.expected = f"_owner, _{self.name}_expected"
+        self.expected = f"_{self.name}_expected"
         arrays = self.array_inputs
         self.dtype = f"{arrays[0]}.dtype" if arrays else f"_real({self.inputs[0]})"
-        self.variables = {name: f"_array_{buffer.name}" for name, buffer in plan.outputs}
         self.result_variables = [self._pattern(name) for name, _ in _paths(result, "")]
         self.pattern, self.returned = self._pattern(result), self._returned(result, path)
         self.result_types = dict(_types(result, path))
@@ -111,13 +106,10 @@ class PublicFunction:
         self._inputs, self._cotangents = names[:split], self.inputs[split:]
         names[split:] = [name.replace("_", ".", 1) for name in names[split:]]
         shapes = [argument.shape for argument in plan.arguments]
-        self._arguments = tuple(zip(names, map(self._public_shape, shapes), strict=True))
+        self._arguments = tuple(zip(names, map(self._shape, shapes), strict=True))
 
-    def _public_shape(self, shape: Iterable[sympy.Expr]) -> tuple[str, ...]:
-        """Write the shape of an argument or a result, with all batch axes."""
-        return self._with_axes(shape, BATCH_AXES)
-
-    def _with_axes(self, shape: Iterable[sympy.Expr], axes: str) -> tuple[str, ...]:
+    def _shape(self, shape: Iterable[sympy.Expr], axes: str = BATCH_AXES) -> tuple[str, ...]:
+        """Write the shape of an argument or a result with `axes` for all batch axes."""
         return tuple(axes if self.has_batch and n == BATCH else index(n) for n in shape)
 
     def _pattern(self, result: Result) -> str:
@@ -152,9 +144,7 @@ class PublicFunction:
         return if_lines(" or ".join(conditions), [refusal]) if conditions else []
 
     def definition(self, body: Iterable[str]) -> list[str]:
-        """Write the function, and before it the constant `_NAME_expected`, by which arguments are
-        converted: the name and shape of each argument, "cotangent.mean" in a tuple of cotangents;
-        the requirements on sizes; the paths of the results, as in "out.gradient.A"."""
+        """Write the function, and before it the `_Expected` by which arguments are converted."""
         paths = dict(_paths(self.function.result, "out"))
         places = tuple(paths.get(name, buffer.name) for name, buffer in self.plan.outputs)
         parameters = [*self._inputs, *(["cotangent"] if self._cotangents else [])]
@@ -165,9 +155,10 @@ class PublicFunction:
             given = tuple_text(self.inputs[: len(self._inputs)])
             split = f"_cotangents({self.expected}, {given}, cotangent)"
             lines.append(f"{tuple_text(self._cotangents)} = {split}")
+        fields = repr(self.module.name), repr(self._arguments), "REQUIREMENTS", repr(places)
         docstring = quoted("\n".join(self._documentation()))
         return [
-            *code_lines(f"_{self.name}_expected = {self._arguments!r}, REQUIREMENTS, {places!r}"),
+            *code_lines(f"{self.expected} = _Expected({', '.join(fields)})"),
             "",
             *code_lines(f"def {self.name}({', '.join(parameters)}):"),
             *indented(f'"""{docstring}\n"""'.split("\n")),
@@ -179,7 +170,7 @@ class PublicFunction:
         """Yield the lines of the docstring."""
         yield from (SUMMARIES[self.name], "")
         yield "Formulas, for one sample" if self.has_batch else "Formulas"
-        for kind in FORMULAS_OF.get(self.name, (self.name,)):
+        for kind in self.kinds:
             for key, styles in self.module.formulas.get(kind, {}).items():
                 yield f"    {f'by {key}' if key else kind}: {styles['unicode']}"
         yield from ("", "Arguments")
@@ -190,7 +181,7 @@ class PublicFunction:
             yield from ("    out: where results are put; new arrays by default", "", "Result")
             paths = dict(_paths(self.function.result, "result"))
             for name, buffer in self.plan.outputs:
-                shape = tuple_text(self._public_shape(buffer.shape))
+                shape = tuple_text(self._shape(buffer.shape))
                 yield f"    {paths.get(name, buffer.name)}: shape {shape}"
         yield from ("", "Errors", "    TypeError: an argument holds no real numbers")
         requirements = "".join(f", or sizes without {text}" for text in self.requirements)

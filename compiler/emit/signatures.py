@@ -34,8 +34,8 @@ def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
 def with_public_sizes(plan: Plan, expression: sympy.Expr) -> sympy.Expr:
     """Replace the names of sizes within the kernel by their public names."""
     names = {size.local: symbol(size.name) for size in plan.sizes}
-    symbols = expression.free_symbols
-    return expression.xreplace({s: names[str(s)] for s in symbols if str(s) in names})
+    local = {s: str(s) for s in expression.free_symbols}
+    return expression.xreplace({s: names[name] for s, name in local.items() if name in names})
 
 
 def lengths(shape: Iterable[sympy.Expr]) -> tuple[str, ...]:

@@ -108,15 +108,13 @@ def data_text(
             inner.add(f"{file}.{name}")
     support = support_files([*imports.support.values(), *inner.support.values()])
     constants = {**module.facts, "FORMULAS": module.formulas, **facts, "support": support}
-    text = environment().get_template("data.py.jinja")
-    return (
-        text.render(
-            version=VERSION,
-            name=module.name,
-            digest=literal(module.facts["DIGEST"]),
-            imports=[*inner.package_lines(), *inner.support_lines(level=2)],
-            constants=[(name, literal(value)) for name, value in constants.items()],
-            lines=lines,
-        ),
-        support,
+    template = environment().get_template("data.py.jinja")
+    text = template.render(
+        version=VERSION,
+        name=module.name,
+        digest=literal(module.facts["DIGEST"]),
+        imports=[*inner.package_lines(), *inner.support_lines(level=2)],
+        constants=[(name, literal(value)) for name, value in constants.items()],
+        lines=lines,
     )
+    return text, support

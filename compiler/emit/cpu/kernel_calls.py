@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import sympy
 
@@ -23,7 +22,6 @@ from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.row_shares import PART, PARTS
 from derivatrix.compiler.plan.steps import (
     Allocate,
-    BatchLast,
     Gemm,
     Newton,
     Plan,
@@ -91,7 +89,7 @@ class KernelCall:
 def kernel_call(plan: Plan) -> KernelCall:
     """Write the call of the kernel of a plan."""
     sharing, passed, counts = _sharing(plan), _passed(plan), _entry_counts(plan)
-    limits = {key: f"{size_text(count)} <= {LIMITS[key]}" for key, count in counts.items()}
+    limits = {key: f"{size_text(plan, count)} <= {LIMITS[key]}" for key, count in counts.items()}
     kernel, one_thread = sharing.share or f"_{plan.name}", f"_{plan.name}_by_one_thread"
     arguments, is_small = f"{passed}, 0, 1" if sharing.share else passed, limits.get("matrices")
 
@@ -117,7 +115,7 @@ def kernel_call(plan: Plan) -> KernelCall:
         plan,
         conditions=[*filter(None, (sharing.is_unsuited, sharing.is_serial)), *limits.values()],
         direct_conditions=[*filter(None, (limits.get("results"), sharing.is_serial))],
-        counts=[*counts.values(), *sharing.costs],
+        counts=[with_public_sizes(plan, n) for n in (*counts.values(), *sharing.costs)],
         definitions=[*sharing.definitions, *(f"{f}_ready = ready({f})" for f in functions)],
         direct=direct,
         lines=lines,
@@ -133,21 +131,20 @@ def _passed(plan: Plan) -> str:
 
 def check_lines(plan: Plan, owner: str, requirements: Iterable[str]) -> list[str]:
     """Write the function that checks the arguments of a kernel."""
-    shapes = {a.name: a.shape for a in plan.arguments}
-    shapes |= {buffer.name: buffer.shape for _, buffer in plan.outputs}
-    numbers = {a.name for a in plan.arguments if not a.shape}
-    arrays = [name for name in shapes if name not in numbers]
+    outputs = {buffer.name: buffer.shape for _, buffer in plan.outputs}
+    arrays = {a.name: a.shape for a in plan.arguments if a.shape} | outputs
+    names = [*(argument.name for argument in plan.arguments), *outputs]
     passed = f"{owner!r}, {' '.join(arrays)!r}, {tuple_text(variable(plan, n) for n in arrays)}"
-    texts = tuple_text(tuple_text(lengths(shapes[name])) for name in arrays)
+    shapes = tuple_text(tuple_text(lengths(shape)) for shape in arrays.values())
     lines = [
         f"_require_arrays({passed})",
         *size_lines(plan),
-        f"_require_shapes({passed}, {texts}, {len(arrays) - len(plan.outputs)})",
+        f"_require_shapes({passed}, {shapes}, {len(arrays) - len(outputs)})",
     ]
     for requirement in requirements:
         problem = f"{owner}: an argument of a kernel is too small; it needs {requirement}"
         lines += [f"if not ({requirement}):", f"    raise ValueError({problem!r})"]
-    heading = f"def _check_{plan.name}({', '.join(variable(plan, name) for name in shapes)}):"
+    heading = f"def _check_{plan.name}({', '.join(variable(plan, name) for name in names)}):"
     return ["@_generated.check", heading, *indented(lines), ""]
 
 
@@ -190,7 +187,7 @@ def filled_entries(plan: Plan) -> str:
     work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
     shapes = [buffer.shape for buffer in (*work, *(buffer for _, buffer in plan.outputs))]
     large = [shape for shape in shapes if sum(bool(size.free_symbols) for size in shape) > 1]
-    return size_text(with_public_sizes(plan, sympy.Add(*map(product, large)))) if large else ""
+    return size_text(plan, sympy.Add(*map(product, large))) if large else ""
 
 
 def _times(plan: Plan) -> set[sympy.Basic]:
@@ -199,9 +196,10 @@ def _times(plan: Plan) -> set[sympy.Basic]:
     return {size for step in steps for size in step.length.free_symbols}
 
 
-def size_text(polynomial: sympy.Expr) -> str:
-    """Print a polynomial of sizes. Python computes a product of two numbers faster than a power."""
-    return index(sympy.factor_terms(polynomial), multiplied=True)
+def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
+    """Print a polynomial of sizes, by their public names. Python computes a product of two numbers
+    faster than a power."""
+    return index(sympy.factor_terms(with_public_sizes(plan, polynomial)), multiplied=True)
 
 
 def calls_blas(plan: Plan) -> bool:
@@ -226,9 +224,9 @@ def _sample_count(plan: Plan, partition: Samples | Sums) -> sympy.Expr:
     return plan.arguments[partition.sliced.index(True)].shape[0]
 
 
-def _is_below(cost: sympy.Expr, limit: int = MIN_OPS_PER_THREAD) -> str:
+def _is_below(plan: Plan, cost: sympy.Expr, limit: int = MIN_OPS_PER_THREAD) -> str:
     """Print the condition that a cost is below a limit, by default that of a further thread."""
-    return f"{size_text(cost)} < {limit}"
+    return f"{size_text(plan, cost)} < {limit}"
 
 
 # How threads share the work
@@ -246,27 +244,14 @@ def is_own_share(plan: Plan) -> bool:
     return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
-COSTS: dict[type, tuple[str, ...]] = {
-    Rows: ("gain",),
-    Samples: ("ops",),
-    BatchLast: ("entries_per_sample",),
-    Sums: ("ops_per_sample", "ops_per_part", "entries_per_sample"),
-}
-"""Fields of partitions that are expressions of sizes."""
-
-
 def _sharing(plan: Plan) -> _Sharing:
-    def public(part: Any) -> Any:
-        names = COSTS[type(part)]
-        return replace(part, **{n: with_public_sizes(plan, getattr(part, n)) for n in names})
-
     match plan.partition:
         case Rows() as rows:
-            return _by_rows(plan, public(rows))
-        case Samples(batch_last=layout) as samples:
-            return _by_samples(plan, replace(public(samples), batch_last=layout and public(layout)))
+            return _by_rows(plan, rows)
+        case Samples() as samples:
+            return _by_samples(plan, samples)
         case Sums() as sums:
-            return _by_sums(plan, public(sums))
+            return _by_sums(plan, sums)
     return _Sharing("", (), [], "")
 
 
@@ -274,26 +259,22 @@ def _by_rows(plan: Plan, rows: Rows) -> _Sharing:
     """Share rows of the results among a few threads."""
     name, arrays, is_share = plan.name, ", ".join(array_parameters(plan)), is_own_share(plan)
     share = f"_{name}_share" if is_share else f"_{rows.kernel.name}"
-    whole = [
-        *_whole_kernel(plan, [f"{share}({arrays}, 0, 1)"]),
-        f"_{name}.share = {share}",
-    ]
     # arrays of numbers are before those of integers, whatever the order in which they are filled
     work = sorted(rows.work_arrays, key=lambda buffer: buffer.kind != "real")
     kinds = [*_kinds(plan), *(f"{WORK_KINDS[b.kind][0]}:{len(b.shape)}" for b in work)]
     codes = "w" * len(kinds) + ("hpn" if rows.phases > 1 else "pn")
     kinds += ["intp"] * (len(codes) - len(kinds))
-    count, ops = {PARTS: sympy.Symbol("_parts")}, size_text(rows.gain)
-    shapes = [[with_public_sizes(plan, size).xreplace(count) for size in b.shape] for b in work]
-    pairs = zip(map(tuple_text, (map(size_text, shape) for shape in shapes)), work, strict=True)
+    count, ops = {PARTS: sympy.Symbol("_parts")}, size_text(plan, rows.gain)
+    shapes = [tuple_text(size_text(plan, n.xreplace(count)) for n in b.shape) for b in work]
+    pairs = zip(shapes, work, strict=True)
     empty = tuple_text(f"_empty({shape}, {WORK_KINDS[b.kind][1]})" for shape, b in pairs)
     costs = tuple_text([ops, *([f"lambda _parts: {empty}"] if work else [])])
     return _Sharing(
-        _is_below(rows.gain),
+        _is_below(plan, rows.gain),
         [rows.gain],
         [
-            *(whole if is_share else []),
-            *_shared(name, share, kinds, codes, rows.phases),
+            *(_whole_kernel(plan, [f"{share}({arrays}, 0, 1)"]) if is_share else []),
+            _shared(name, share, kinds, codes, rows.phases),
             _in_parts(plan, "in_parts", name, "_by_rows"),
         ],
         f"_{name}_in_parts({costs}, {_passed(plan)})",
@@ -307,16 +288,16 @@ WORK_KINDS = {"real": ("real", "_dtype"), "integer": ("int32", "'int32'")}
 
 def _by_samples(plan: Plan, partition: Samples) -> _Sharing:
     """Share the samples, which may be copied to the batch-last layout."""
-    name, passed, ops = plan.name, _passed(plan), size_text(partition.ops)
+    name, passed, ops = plan.name, _passed(plan), size_text(plan, partition.ops)
     flags = [*partition.sliced, *(True for _ in plan.outputs)]
     codes = "".join("s" if is_sliced else "w" for is_sliced in flags)
     divide = f"partial(_by_samples, {partition.sliced}, {plan.has_cache_blocks})"
     samples = _sample_count(plan, partition)
     sharing = _Sharing(
-        _is_below(partition.ops),
+        _is_below(plan, partition.ops),
         [partition.ops, samples],
         [
-            *_shared(name, f"_{name}", _kinds(plan), codes),
+            _shared(name, f"_{name}", _kinds(plan), codes),
             _in_parts(plan, "in_parts", name, divide),
         ],
         f"_{name}_in_parts(({ops},), {passed})",
@@ -335,18 +316,18 @@ def _by_samples(plan: Plan, partition: Samples) -> _Sharing:
         f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
         f"    _{columns}({', '.join(blocks)})",
     ]
-    entries = size_text(layout.entries_per_sample)
-    max_entries = f"min({size_text(layout.max_ratio * samples)}, {layout.max_entries})"
+    entries, few = size_text(plan, layout.entries_per_sample), layout.min_samples
+    max_entries = f"min({size_text(plan, layout.max_ratio * samples)}, {layout.max_entries})"
     return replace(
         sharing,
         costs=[*sharing.costs, layout.entries_per_sample],
         definitions=[
             *sharing.definitions,
-            *_shared(columns, f"_{columns}", _kinds(plan), codes.replace("s", "S")),
+            _shared(columns, f"_{columns}", _kinds(plan), codes.replace("s", "S")),
             _in_parts(plan, "in_batch_last", columns, "_in_batch_last"),
             *_by_one_thread(plan, lines),
         ],
-        is_unsuited=f"({_is_below(samples, layout.min_samples)} or {entries} > {max_entries})",
+        is_unsuited=f"({_is_below(plan, samples, few)} or {entries} > {max_entries})",
         others_in_parts=f"_{name}_in_batch_last(({entries}, {ops}), {passed})",
     )
 
@@ -363,14 +344,16 @@ def _by_sums(plan: Plan, sums: Sums) -> _Sharing:
     options = f"{sums.min_samples}, {sums.is_blas_bound}, {sums.is_gram_bound}"
     divide = f"partial(_by_sums, {sums.sliced}, {options}), {are_sums}"
     run = ", _THREAD_POOL.run_by_one_thread" if sums.is_gram_bound else ""
-    is_serial = _is_below(sums.ops_per_sample * samples)
+    is_serial = _is_below(plan, sums.ops_per_sample * samples)
     if sums.is_blas_bound:
-        max_ops = size_text(MAX_OPS_PER_ENTRY * sums.entries_per_sample)
-        is_cached = _is_below(sums.entries_per_sample * samples, MAX_CACHED_ENTRIES)
-        is_serial = f"({is_cached} or {size_text(sums.ops_per_sample)} > {max_ops})"
+        max_ops = size_text(plan, MAX_OPS_PER_ENTRY * sums.entries_per_sample)
+        is_cached = _is_below(plan, sums.entries_per_sample * samples, MAX_CACHED_ENTRIES)
+        is_serial = f"({is_cached} or {size_text(plan, sums.ops_per_sample)} > {max_ops})"
     has_few = sums.min_samples != 1 and not is_whole
     costs = [sums.entries_per_sample, sums.ops_per_sample, sums.ops_per_part]
-    in_parts = f"_{name}_in_parts({tuple_text(map(size_text, costs))}, {_passed(plan)})"
+    in_parts = (
+        f"_{name}_in_parts({tuple_text(size_text(plan, cost) for cost in costs)}, {_passed(plan)})"
+    )
     check = f"_check_{name}({', '.join(arrays)})"
     return _Sharing(
         is_serial,
@@ -382,7 +365,7 @@ def _by_sums(plan: Plan, sums: Sums) -> _Sharing:
             *(_by_one_thread(plan, all_samples) if has_few else []),
         ],
         "" if has_few else in_parts,
-        is_unsuited=_is_below(samples, sums.min_samples) if has_few else "",
+        is_unsuited=_is_below(plan, samples, sums.min_samples) if has_few else "",
         others_in_parts=in_parts if has_few else "",
     )
 
@@ -420,7 +403,7 @@ def _sum_of_blocks(
     name = f"_{plan.name}_blocks"
     return [
         *("@_generated.compiled()", f"def {name}({parameters}):", *indented(lines), ""),
-        *_shared(plan.name, name, kinds, codes),
+        _shared(plan.name, name, kinds, codes),
     ]
 
 
@@ -441,11 +424,10 @@ def _by_one_thread(plan: Plan, lines: list[str]) -> list[str]:
     ]
 
 
-def _shared(key: str, kernel: str, kinds: Iterable[str], codes: str, phases: int = 1) -> list[str]:
+def _shared(key: str, kernel: str, kinds: Iterable[str], codes: str, phases: int = 1) -> str:
     """Write the object by which threads call a kernel."""
-    more = f", {phases}" if phases > 1 else ""
-    text = f"ParallelKernel({kernel}, {tuple_text(map(repr, kinds))}, {codes!r}{more})"
-    return [f"parallel_kernels[{key!r}] = {text}"]
+    arguments = [kernel, tuple_text(map(repr, kinds)), repr(codes), *[str(phases)] * (phases > 1)]
+    return f"parallel_kernels[{key!r}] = ParallelKernel({', '.join(arguments)})"
 
 
 def _in_parts(plan: Plan, ending: str, key: str, divide: str) -> str:

@@ -105,16 +105,13 @@ def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, 
     for call in calls.values():
         check = check_lines(call.plan, module.name, functions[0].requirements)
         lines += wrapped_code([*check, *call.definitions, ""])
-    array_functions = functions[: len(module.functions)]
-    bodies = [
-        (function, function_lines(function, calls[function.plan.name]))
-        for function in array_functions
-    ]
+    of_arrays = functions[: len(module.functions)]
+    bodies = [(f, function_lines(f, calls[f.plan.name])) for f in of_arrays]
     if module.operator:
         factory, body = operator_lines(module.operator, functions[-1])
         lines += factory
         bodies.append((functions[-1], body))
-    lines += definitions(bodies, {f"{f.name}_kernel": f"_{f.plan.name}" for f in array_functions})
+    lines += definitions(bodies, {f"{f.name}_kernel": f"_{f.plan.name}" for f in of_arrays})
     filled = [function for function in functions if function.plan.outputs]
     facts = {
         "signatures": {name: signature(call.plan) for name, call in calls.items()},

@@ -7,6 +7,7 @@ Names start with an underscore, which no name of a declaration does: none can hi
 
 import math
 import re
+from typing import NamedTuple
 
 import numpy as np
 from numba import NumbaError
@@ -24,6 +25,18 @@ _FLOAT64 = np.dtype(np.float64)
 _CONVERSION_ERRORS = (AttributeError, IndexError, MemoryError, NumbaError, TypeError, ValueError)
 """Errors of a call whose arguments must be converted first. Axes that are taken for others can make
 results too large for the memory."""
+
+
+class _Expected(NamedTuple):
+    """What a public function expects, and its name in messages.
+
+    shapes: the name and shape of each argument, "cotangent.mean" in a tuple of cotangents.
+    requirements: conditions on sizes. results: their paths, as in "out.gradient.A"."""
+
+    function: str
+    shapes: tuple
+    requirements: tuple
+    results: tuple
 
 
 def _describe(value):
@@ -63,15 +76,14 @@ def _number_array(function, name, value):
     return array
 
 
-def _coerce(function, expected, values):
+def _coerce(expected, values):
     """Return the batch axes, and the arguments as kernels take them: C-contiguous arrays of one
     float type with the batch axes merged into one, numbers for rank 0.
 
     The type is float32 if all arrays are float32 (all numbers, where there are no arrays), else
     float64. Raises TypeError for an argument that holds no real numbers, ValueError for a wrong
-    rank or batch axes that do not broadcast. expected: the name and shape of each argument; the
-    requirements on sizes; the paths of the results, as in "out.gradient.A"."""
-    shapes, _, _ = expected
+    rank or batch axes that do not broadcast."""
+    function, shapes = expected.function, expected.shapes
     real = getattr(values[0], "dtype", None)
     if (real is _FLOAT64 or real is _FLOAT32) and all(
         type(value) is _ndarray
@@ -88,7 +100,7 @@ def _coerce(function, expected, values):
         _number_array(function, name, value)
         for (name, _), value in zip(shapes, values, strict=True)
     ]
-    axes = _batch_axes(function, expected, [array.shape for array in arrays])
+    axes = _batch_axes(expected, [array.shape for array in arrays])
     dtypes = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
     real = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
     samples = math.prod(axes)
@@ -110,16 +122,16 @@ def _kernel_argument(array, real):
     return np.require(array, real, ["C", "A", "W", "E"])
 
 
-def _batch_axes(function, expected, actual_shapes):
+def _batch_axes(expected, actual_shapes):
     """Broadcast the batch axes of all arguments. Raises ValueError if they do not broadcast, or for
     a wrong rank."""
-    shapes, _, _ = expected
+    function, shapes = expected.function, expected.shapes
     axes: tuple = ()
     for (name, shape), lengths in zip(shapes, actual_shapes, strict=True):
         has_batch = shape[:1] == (BATCH_AXES,)
         count = len(lengths) - len(shape) + has_batch
         if count < 0 or (count > 0 and not has_batch):
-            _raise_shape_error(function, expected, list(map(_of_shape, actual_shapes)))
+            _raise_shape_error(expected, list(map(_of_shape, actual_shapes)))
         argument_axes = lengths[:count]
         if not axes or argument_axes in ((), axes):
             axes = axes or argument_axes
@@ -156,10 +168,10 @@ def _core(shape, lengths):
     return shape[1:], lengths[max(0, len(lengths) - len(shape) + 1) :]
 
 
-def _cotangents(function, expected, inputs, cotangent):
+def _cotangents(expected, inputs, cotangent):
     """Split the cotangents of several outputs, with zeros for None. Raises TypeError for what is no
     tuple, ValueError for a tuple with other parts."""
-    shapes, requirements, results = expected
+    function, shapes = expected.function, expected.shapes
     parts = shapes[len(inputs) :]
     names = [name.partition(".")[2] for name, _ in parts]
     if not isinstance(cotangent, tuple | list):
@@ -180,8 +192,7 @@ def _cotangents(function, expected, inputs, cotangent):
     for (_, shape), value in zip(shapes, inputs, strict=False):
         core, lengths = _core(shape, getattr(value, "shape", None) or np.shape(value))
         if len(core) != len(lengths):
-            input_shapes = shapes[: len(inputs)]
-            _raise_shape_error(function, (input_shapes, requirements, results), inputs)
+            _raise_shape_error(expected._replace(shapes=shapes[: len(inputs)]), inputs)
         sizes |= dict(zip(core, lengths, strict=True))
     kinds = {str(value.dtype) for value in inputs if getattr(value, "shape", ())}
     real = _FLOAT32 if {kind.rpartition(".")[2] for kind in kinds} == {"float32"} else _FLOAT64
@@ -212,10 +223,10 @@ def _stack_hint(name, shape, expected):
     )
 
 
-def _raise_shape_error(function, expected, values):
+def _raise_shape_error(expected, values):
     """Raise ValueError for the first argument whose shape is not the expected one, or for the first
     unmet requirement. Earlier axes give the sizes that later ones are compared with."""
-    shapes, requirements, _ = expected
+    function, shapes, requirements, _ = expected
     pairs = zip(shapes, values, strict=True)
     arrays = [_number_array(function, name, value) for (name, _), value in pairs]
     sizes: dict = {}
@@ -260,8 +271,9 @@ def _flat(out):
     return [out]
 
 
-def _out_arrays(function, names, out):
+def _out_arrays(expected, out):
     """List the arrays of `out`. Raises ValueError unless there is one for each result."""
+    function, names = expected.function, expected.results
     arrays = _flat(out)
     if len(arrays) != len(names):
         raise ValueError(
@@ -270,7 +282,7 @@ def _out_arrays(function, names, out):
     return arrays
 
 
-def _destinations(function, expected, out, shapes, real, arguments):
+def _destinations(expected, out, shapes, real, arguments):
     """List an array for each result: that of `out` if the kernel can write to it, else a new
     one."""
     if out is None:
@@ -279,8 +291,8 @@ def _destinations(function, expected, out, shapes, real, arguments):
         if len(shapes) > 1 and entries > MAX_HEAP_ENTRIES:
             _empty(entries, real)
         return [_empty(shape, real) for shape in shapes]
-    *_, names = expected
-    arrays = _out_arrays(function, names, out)
+    function, names = expected.function, expected.results
+    arrays = _out_arrays(expected, out)
     results: list = []
     for name, array, shape in zip(names, arrays, shapes, strict=True):
         _require_destination(function, name, array, shape, real)

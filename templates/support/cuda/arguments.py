@@ -150,13 +150,12 @@ def _overlap(a, b):
 class _Call(_Run):
     """The run of a public function, on the device and stream of the caller's arrays.
 
-    function: the declared function's name; expected: see `_coerce`; failures: the error
-    text of each check, in order."""
+    expected: an `_Expected`; failures: the error text of each check, in order."""
 
-    def __init__(self, function, expected, values, failures):
-        _require_device(function)
+    def __init__(self, expected, values, failures):
+        _require_device(expected.function)
         libraries = [_library(value) for value in values]
-        self.function = function
+        self.function = expected.function
         self.expected = expected
         self.failure_texts = failures
         self.library = next(filter(None, libraries), "")
@@ -197,7 +196,7 @@ class _Call(_Run):
     def take(self):
         """Return the batch axes, and the arguments as C-contiguous arrays on the device, of one
         type and with one batch axis, and as numbers for rank 0."""
-        shapes, _, _ = self.expected
+        shapes = self.expected.shapes
         arrays = [
             _on_device(self.function, name, value, library, self.library)
             if library
@@ -205,7 +204,7 @@ class _Call(_Run):
             for (name, _), (value, library) in zip(shapes, self.values, strict=True)
         ]
         self.shapes = [array.shape for array in arrays]
-        axes = _batch_axes(self.function, self.expected, self.shapes)
+        axes = _batch_axes(self.expected, self.shapes)
         dtypes = {a.dtype for a in arrays if a.shape} or {a.dtype for a in arrays}
         self.dtype = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
         self.arguments = [
@@ -232,18 +231,18 @@ class _Call(_Run):
 
     def refuse(self):
         """Raise ValueError for the shapes of the arguments."""
-        _raise_shape_error(self.function, self.expected, list(map(_of_shape, self.shapes)))
+        _raise_shape_error(self.expected, list(map(_of_shape, self.shapes)))
 
     def results(self, out, shapes):
         """Arrays on the device for results of these shapes; one entry for rank 0."""
         self.out = out
         self.has_foreign_out = False
         self.result_shapes = shapes
-        *_, names = self.expected
+        names = self.expected.results
         if out is None:
             self.owners = list(map(self._fresh, shapes))
             return list(map(_entries, self.owners, shapes))
-        self.owners = _out_arrays(self.function, names, out)
+        self.owners = _out_arrays(self.expected, out)
         arrays = list(map(self._destination, names, self.owners, shapes))
         memories = [
             owner if isinstance(owner, np.ndarray) else array

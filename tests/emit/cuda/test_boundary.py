@@ -322,7 +322,7 @@ def dry_module() -> Iterator[ModuleType]:
 def stream_of(dry_module: ModuleType, *arguments: Any) -> int:
     """The stream of a call."""
     run = support_file(dry_module, "cuda.arguments")._Call
-    with run("product", dry_module.value.__globals__["_value_expected"], arguments, ()) as call:
+    with run(dry_module.value.__globals__["_value_expected"], arguments, ()) as call:
         return int(call.stream)
 
 
