@@ -75,8 +75,16 @@ def range_factor(square):
     return 2.0**600 if square < 2.0**-960 else 2.0**-600 if square > 2.0**1000 else 1.0
 
 
+def scaled_normcdf(x):
+    """Φ(x) exp(min(x, 0)² / 2)."""
+    lower = scipy.special.erfcx(-np.minimum(x, 0) / np.sqrt(2)) / 2
+    return np.where(np.asarray(x) < 0, lower, scipy.special.ndtr(x))
+
+
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
+    if operator == "scaled_normcdf":
+        return scaled_normcdf
     name = operator.removeprefix("bessel").replace("digamma", "psi")
     return getattr(np, name, None) or getattr(scipy.special, name)
 

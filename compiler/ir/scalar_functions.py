@@ -104,6 +104,41 @@ class normcdf(ScalarFunction):
         return sympy.exp(-(self.args[0] ** 2) / 2) / sympy.sqrt(2 * sympy.pi)
 
 
+class scaled_normcdf(ScalarFunction):
+    """Φ(x) exp(min(x, 0)² / 2), which does not underflow."""
+
+    numpy_text = "np.exp(scipy.special.log_ndtr({0}) + np.square(np.minimum({0}, 0)) / 2)"
+
+
+class log_normcdf(ScalarFunction):
+    """log Φ(x) of the normal distribution function Φ, also where Φ underflows."""
+
+    numpy_text = "scipy.special.log_ndtr({0})"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return sympy.log(scaled_normcdf(x)) - sympy.Min(x, 0) ** 2 / 2
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return inverse_mills(self.args[0])
+
+
+class inverse_mills(ScalarFunction):
+    """φ(x) / Φ(x) of the normal density φ and its distribution function Φ: the inverse Mills
+    ratio."""
+
+    numpy_text = "np.divide(np.sqrt(2 / np.pi), scipy.special.erfcx(np.negative({0}) / np.sqrt(2)))"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        density = sympy.exp(-(sympy.Max(x, 0) ** 2) / 2) / sympy.sqrt(2 * sympy.pi)
+        return density / scaled_normcdf(x)
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        x = self.args[0]
+        return -inverse_mills(x) * (x + inverse_mills(x))
+
+
 class softplus(ScalarFunction):
     """log(1 + exp(x)), without overflow."""
 
@@ -370,7 +405,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
     # x**p / x as x**(p - 1), which has a value at x = 0
     if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
-        result = sympy.powsimp(result)
+        result = sympy.powsimp(result).replace(lambda part: part.is_Mul, _with_zero_powers)
     unknown = result.atoms(sympy.Derivative, sympy.Subs)
     if unknown:
         raise UnsupportedError(
@@ -378,6 +413,20 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
             "write the function with operations that have one"
         )
     return result
+
+
+def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
+    """Write xᵖ log(x), the slope of xᵖ by p, so that it is 0 where xᵖ is."""
+    factors = product.as_powers_dict()
+    for base, exponent in [*factors.items()]:
+        order = factors.get(sympy.log(base), 0)
+        if exponent.free_symbols and not base.is_number and order in (1, 2, 3):
+            power = base**exponent
+            for _ in range(order):
+                power = xlogy(power, base)
+            others = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
+            return sympy.Mul(power, *(b**e for b, e in others.items()))
+    return product
 
 
 def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:

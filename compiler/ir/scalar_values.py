@@ -29,6 +29,7 @@ FUNCTIONS = {
     sympy.Min: "minimum",
     scalar_functions.log1p: "log1p",
     scalar_functions.expm1: "expm1",
+    scalar_functions.scaled_normcdf: "scaled_normcdf",
 }
 """SymPy class -> operator; a target's printer spells each."""
 

@@ -11,7 +11,12 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 
-POSITIVE = (scalar_functions.sigmoid, scalar_functions.softplus, scalar_functions.normcdf)
+POSITIVE = (
+    scalar_functions.sigmoid,
+    scalar_functions.softplus,
+    scalar_functions.normcdf,
+    scalar_functions.inverse_mills,
+)
 """Functions that SymPy does not know to be positive."""
 
 

@@ -9,6 +9,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise, scale
+from derivatrix.compiler.ir.signs import is_positive
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
@@ -77,6 +78,27 @@ def combine_powers(node: ir.Map) -> ir.Node | None:
     return elementwise(combined, *map(Array, node.arguments)).node
 
 
+def logarithms_of_positive(node: ir.Map) -> ir.Node | None:
+    """Write xlogy(x, y) as x log(y) if y is known to be positive."""
+    if not node.expression.has(scalar_functions.xlogy):
+        return None
+    positive = {
+        ir.slot(place): sympy.Dummy(positive=True)
+        for place, argument in enumerate(node.arguments)
+        if is_positive(argument)
+    }
+
+    def plain(x: sympy.Expr, y: sympy.Expr) -> sympy.Expr:
+        return (
+            x * sympy.log(y) if y.xreplace(positive).is_positive else scalar_functions.xlogy(x, y)
+        )
+
+    expression = node.expression.replace(scalar_functions.xlogy, plain)
+    if expression == node.expression:
+        return None
+    return elementwise(expression, *map(Array, node.arguments)).node
+
+
 def extract_sign(node: ir.Map) -> ir.Node | None:
     """Write sigmoid(-a) as a function of a, to compare it with sigmoid(a)."""
     if not isinstance(node.expression, scalar_functions.sigmoid) or len(node.arguments) > 1:
@@ -131,7 +153,7 @@ def _size(expression: sympy.Expr) -> int:
 
 
 def logarithm(node: ir.Map) -> ir.Node | None:
-    """Rewrite log det, log |det|, log Σ exp, log softmax and log sigmoid in stable form."""
+    """Rewrite log det, log |det|, log Σ exp, log of softmax, sigmoid, normcdf in stable form."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
@@ -141,6 +163,9 @@ def logarithm(node: ir.Map) -> ir.Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, ir.Apply) and inner.operation is DETERMINANT:
             return ir.Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
+    if isinstance(argument, ir.Map) and isinstance(argument.expression, scalar_functions.normcdf):
+        tail = scalar_functions.log_normcdf(*argument.expression.args)
+        return ir.Map(tail, argument.arguments)
     if (picked := _log_of_softmax(argument)) is not None:
         return picked
     if (inside := sigmoid_argument(argument)) is not None:
@@ -336,6 +361,7 @@ MAP_RULES: tuple[Callable[[ir.Map], ir.Node | None], ...] = (
     fold_numbers,
     extract_coefficient,
     combine_powers,
+    logarithms_of_positive,
     extract_sign,
     split_sum,
     logarithm,

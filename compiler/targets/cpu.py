@@ -4,7 +4,7 @@ VECTORISED = {
     **{name: f"cpu.trigonometric.fast_{name}" for name in ("sin", "cos", "tan")},
     **{name: f"cpu.elementary.fast_{name}" for name in ("exp", "expm1", "log", "log1p")},
     **{name: f"cpu.elementary.fast_{name}" for name in ("sinh", "cosh", "tanh")},
-    **{name: f"cpu.normal.fast_{name}" for name in ("erf", "erfc")},
+    **{name: f"cpu.normal.fast_{name}" for name in ("erf", "erfc", "scaled_normcdf")},
 }
 """Operator of a scalar (`plan.steps.Operate`) -> its function, made of vector instructions."""
 

@@ -16,7 +16,7 @@ BESSEL = {
     for kind in "jyik"
     for order in "01v"
 }
-SPECIAL = {name: f"special.{name}" for name in ("digamma", "erfinv", "zeta")}
+SPECIAL = {name: f"special.{name}" for name in ("digamma", "erfinv", "scaled_normcdf", "zeta")}
 SCALARS = {
     **{name: f"elementary.real_{name}" for name in ("sign", "mod", "maximum", "minimum")},
     **SPECIAL,

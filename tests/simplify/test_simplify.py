@@ -194,6 +194,7 @@ NODES: list[tuple[Callable, Node]] = [
         functions.split_sum,
         Map(slot(0) + sympy.exp(slot(1) - slot(0)), (w.node, v.node)),
     ),
+    (functions.logarithms_of_positive, dx.xlogy(w, 1 + dx.exp(v)).node),
     (functions.of_single_column, dx.tanh(dx.sum(M, axis=1, keepdims=True)).node),
     (functions.compose, dx.log(dx.exp(w)).node),
     (functions.compose, (dx.sqrt(v) ** -1).node),

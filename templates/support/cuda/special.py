@@ -8,8 +8,10 @@ from ..common.series import hurwitz_zeta
 from .base import SIMULATED, device
 
 if SIMULATED:
+    from scipy.special import erfcx as scaled_complement
     from scipy.special import erfinv as inverse_error_function
 else:
+    from numba.cuda.libdevice import erfcx as scaled_complement
     from numba.cuda.libdevice import erfinv as inverse_error_function
 
 DIGAMMA_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12, 3617 / 8160)
@@ -51,6 +53,13 @@ def digamma(x):
 def erfinv(y):
     """The inverse of the error function, by CUDA's library."""
     return inverse_error_function(float(y))
+
+
+@device
+def scaled_normcdf(x):
+    """The normal distribution function at x, times exp(min(x, 0)^2 / 2)."""
+    size = abs(float(x)) / math.sqrt(2.0)
+    return 0.5 * scaled_complement(size) if x < 0 else 1.0 - 0.5 * math.erfc(size)
 
 
 zeta = device(hurwitz_zeta)
