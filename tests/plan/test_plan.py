@@ -17,6 +17,8 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.emit.cpu.module import emit
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import support_digest
@@ -174,6 +176,15 @@ def test_random_graphs_as_plain_python(choose: random.Random) -> None:
         run_plain(variant, values, outputs)
         for output, array in zip(outputs, expected, strict=True):
             np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(variant))
+
+
+def test_a_diagonal_is_no_copy_in_another_order() -> None:
+    A, B = dx.tensor("A", n, m, n), dx.matrix("B", m, m)
+    function = dx.function("f", [A, B], dx.einsum("iji->ij", A) @ B)
+    values = {"A": np.arange(18.0).reshape(3, 2, 3), "B": np.arange(4.0).reshape(2, 2)}
+    result = np.full((3, 2), np.nan)
+    run_plain(kernel_plan(function.derivatives, "value"), values, [result])
+    np.testing.assert_array_equal(result, np.einsum("iji->ij", values["A"]) @ values["B"])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -106,6 +106,7 @@ def copied(body: tuple[Statement, ...]) -> tuple[str, list[str]] | None:
             and source.role != "constant"  # a double in kernels of singles, too
             and at == indices
             and target.shape == tuple(loop.extent for loop in loops)
+            and len(of) == len(indices)  # else it is a diagonal
             and {*of} == {*indices}
             and source.shape == tuple(target.shape[indices.index(symbol)] for symbol in of)
         ):
