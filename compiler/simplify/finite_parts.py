@@ -180,6 +180,7 @@ def _signs(
 
 
 def _branch_has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
+    """`_has_slopes` of a function without maxima that other symbols decide."""
     value = _at_zero(expression, base)
     if not is_finite(value):
         return False
