@@ -30,6 +30,9 @@ SYMBOLIC_SERIES_TERMS = 10
 LIMIT_TERMS = 6
 """Terms of a series that is to show a limit."""
 
+MAX_COMPARED_ARGUMENTS = 6
+"""Most arguments of signs, maxima and minima resolved by cases, whose number they multiply."""
+
 ROUNDING = 2e-16
 """Relative size of the terms that a series may leave out."""
 
@@ -134,8 +137,11 @@ def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr
     """Resolve the signs, maxima and minima that other symbols decide near the zero of `base`.
     Returns pairs of an expression and the condition on other symbols under which it holds, if those
     before do not."""
-    parts = expression.atoms(sympy.sign, sympy.Max, sympy.Min)
-    for part in sorted((p for p in parts if p.has(base)), key=sympy.default_sort_key):
+    compared = expression.atoms(sympy.sign, sympy.Max, sympy.Min)
+    parts = sorted((part for part in compared if part.has(base)), key=sympy.default_sort_key)
+    if sum(len(part.args) for part in parts) > MAX_COMPARED_ARGUMENTS:
+        return [(expression, sympy.true)]
+    for part in parts:
         first, *others = part.args
         second = part.func(*others) if others else sympy.S.Zero
         difference = _leading(first - second, base)
