@@ -40,8 +40,9 @@ LINEAR_KINDS = ("vjp", "jvp", "hvp")
 """The functions that are linear in their last arguments."""
 POWER_OF_TWO_FACTORS = (0.0, 2.0**10, -(2.0**10), 2.0**-10)
 """Factors of cotangents and tangents in the check of linearity; no product is rounded."""
+FIRST_KINDS = ("jvp", "gradient", "vjp", "jacobian")
 SECOND_KINDS = ("hvp", "hessian")
-"""The kinds of second derivatives, the cheapest first."""
+"""The kinds of first and of second derivatives, the cheapest of each first."""
 ROUNDOFF_FACTOR = 16
 """Allowed error of a derivative at a special point, relative to its change by rounded inputs."""
 DIGITS_TOLERANCE = 1e-9

@@ -219,7 +219,7 @@ def large(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[s
         measurement = _measure(
             interface, point, value, {}, max_steps=LARGE_MAX_STEPS, with_second=with_second
         )
-        change = sensitivity(interface, point, value)
+        change = _sensitivity(interface, point, value)
         measurements.append(replace(measurement, sensitivity=change))
         best = min(measurements, key=lambda m: (not m.is_accurate, m.is_tiny, m.first_error))
         is_accurate = best.first_error <= LARGE_ACCURATE_ERROR and best.is_accurate
@@ -260,15 +260,13 @@ def special(
     measurement = _measure(
         interface, point, value, directions, detect_kinks=True, with_second=with_second
     )
-    return replace(measurement, sensitivity=sensitivity(interface, point, value))
+    return replace(measurement, sensitivity=_sensitivity(interface, point, value))
 
 
-def sensitivity(
-    interface: ModuleInterface, point: Point, value: np.ndarray, seed: int = 0
-) -> float:
+def _sensitivity(interface: ModuleInterface, point: Point, value: np.ndarray) -> float:
     """Estimate the error of the declared value: by perturbed inputs, and by its value in float32,
     which shows where the declaration subtracts nearly equal numbers."""
-    perturbed = sampling.perturb(interface, point, PERTURBATION, seed)
+    perturbed = sampling.perturb(interface, point, PERTURBATION)
     try:
         change = largest(interface.declared_value(perturbed) - value)
     except OutOfDomain:

@@ -124,7 +124,7 @@ def _identity(array: np.ndarray) -> np.ndarray:
 
 
 ROUND_NUMBERS = (2.0, 0.5, 1.0, 3.0, 10.0, 4.0, 0.25, 5.0, 100.0)
-ENTRIES = (30, -30)
+MODERATE_ENTRIES = (30, -30)
 LARGE_ENTRIES = (2e3, -2e3, 3e6, -3e6)
 
 FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -133,7 +133,7 @@ FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "identity": _identity,
     "equal rows": _equal_rows,
     "negative": lambda array: -np.abs(array),
-    **{f"an entry {number:g}": _one_entry(number) for number in ENTRIES},
+    **{f"an entry {number:g}": _one_entry(number) for number in MODERATE_ENTRIES},
 }
 """Replacements of all inputs together, and of each one alone, by name."""
 JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

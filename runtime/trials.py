@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
-from derivatrix.runtime.checks import SECOND_KINDS, Special, Trial
+from derivatrix.runtime.checks import FIRST_KINDS, SECOND_KINDS, Special, Trial
 from derivatrix.runtime.curves import curves
 from derivatrix.runtime.interface import (
     BATCH,
@@ -49,8 +49,6 @@ HUGE_CHECKS = (*UNSTEADY_CHECKS, checks.check_slopes)
 rounding there, and each kind has another: they are compared with trusted differences alone."""
 HUGE_ENTRY = 1e5
 
-FIRST_KINDS = ("jvp", "gradient", "vjp", "jacobian")
-"""The kinds of first derivatives, the cheapest first."""
 THOROUGH_POINTS = 20
 
 COTANGENTS_TOLERANCE = 1e-10

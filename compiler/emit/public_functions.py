@@ -152,8 +152,8 @@ class PublicFunction:
         renamed = [name for name in (*self._inputs, "out") if variable(self.plan, name) != name]
         lines = [f"{variable(self.plan, name)} = {name}" for name in renamed]
         if self._cotangents:  # several outputs have one parameter
-            given = tuple_text(self.inputs[: len(self._inputs)])
-            split = f"_cotangents({self.expected}, {given}, cotangent)"
+            inputs = tuple_text(self.inputs[: len(self._inputs)])
+            split = f"_cotangents({self.expected}, {inputs}, cotangent)"
             lines.append(f"{tuple_text(self._cotangents)} = {split}")
         fields = repr(self.module.name), repr(self._arguments), "REQUIREMENTS", repr(places)
         docstring = quoted("\n".join(self._documentation()))

@@ -17,6 +17,7 @@ def of_single_column(node: Map) -> Node | None:
 
 
 def repeating_axes(node: Node) -> set[int]:
+    """Return the axes along which a node is known to repeat its entries."""
     match node:
         case Einsum():
             varying = {

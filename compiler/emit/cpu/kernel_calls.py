@@ -1,4 +1,4 @@
-"""How public functions call kernels: with or without BLAS's threads, or in parts by our threads.
+"""Calls of kernels in public functions: with or without BLAS's threads, or in parts by our threads.
 
 In the second file, the kernel NAME is `_NAME`, its share or part `_NAME_share` or `_NAME_part`.
 """

@@ -20,6 +20,7 @@ from derivatrix.compiler.emit.public_functions import (
     wrapped_code,
 )
 from derivatrix.compiler.emit.signatures import local_sizes
+from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.ir.python_text import tuple_text
 from derivatrix.compiler.structured import operator_text
 
@@ -114,10 +115,13 @@ def operator_lines(
         "",
     ]
     arguments = dict(zip((a.name for a in plan.arguments), function.inputs, strict=True))
-    structures = {argument.name: argument.structure for argument in plan.arguments}
-    texts = {name: f"_nearest({structures[name]!r}, {v})" for name, v in arguments.items()}
+
+    def nearest(leaf: Node) -> str:
+        assert isinstance(leaf, Leaf)
+        return f"_nearest({leaf.structure!r}, {arguments[leaf.name]})"
+
     parts = [
-        function.variables.get(f"part_{number}") or texts[node.name]  # type: ignore[attr-defined]
+        function.variables.get(f"part_{number}") or nearest(node)
         for number, node in enumerate(structured.parts)
     ]
     passed = [tuple_text(parts), "_dtype", *derivatives, *(size.name for size in sizes)]

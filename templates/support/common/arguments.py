@@ -28,7 +28,7 @@ results too large for the memory."""
 
 
 class _Expected(NamedTuple):
-    """What a public function expects, and its name in messages.
+    """The arguments and results that a public function expects, and its name in messages.
 
     shapes: the name and shape of each argument, "cotangent.mean" in a tuple of cotangents.
     requirements: conditions on sizes. results: their paths, as in "out.gradient.A"."""

@@ -41,8 +41,8 @@ class Module(_Module):
     def check(self, function):
         """Decorate the function that checks the arguments of a kernel."""
         # CPython passes more than 30 arguments as one tuple, which Numba cannot inline
-        inline = "always" if function.__code__.co_argcount <= 30 else "never"
-        return self._in_module(function, njit(inline=inline))  # type: ignore[call-overload]
+        is_inlined = function.__code__.co_argcount <= 30
+        return self._in_module(function, njit(inline="always") if is_inlined else njit)
 
     def whole_kernel(self, function):
         """Decorate a kernel that calls its share or part for all of the work."""

@@ -1,6 +1,5 @@
-"""The error function, its complement and the normal distribution function without branches, so that
-loops over them are vectorised.
-Errors are below 4 units in the last place."""
+"""The error function, its complement and the normal distribution function without branches, so
+that loops over them are vectorised. Errors are below 4 units in the last place."""
 
 # mypy: allow-untyped-defs
 
@@ -105,7 +104,7 @@ SINGLE_SCALED_ERFC = (
 
 SCALED_ERFC_SERIES = (1.0, -1 / 2, 3 / 4, -15 / 8, 105 / 16, -945 / 32, 10395 / 64)
 """sqrt(pi) x exp(x^2) erfc(x) as a function of 1 / x^2, for large x (NIST Handbook, 7.12.1)."""
-MAX_TABLE, MAX_SINGLE_TABLE = 28.0, 10.6
+MAX_IN_TABLE, MAX_IN_SINGLE_TABLE = 28.0, 10.6
 """Largest numbers for which `SCALED_ERFC` is used. The complement itself is zero beyond them."""
 
 
@@ -122,39 +121,39 @@ def write_erf(x):
     )
 
 
-def scaled_complement(x, size):
-    """exp(x^2) erfc(x), where x = `size` is not negative."""
-    centre, table = (4.0, SCALED_ERFC) if x.double else (2.0, SINGLE_SCALED_ERFC)
+def scaled_complement(size):
+    """exp(x^2) erfc(x), for x from 0 to the largest number of the table."""
+    centre, table = (4.0, SCALED_ERFC) if size.double else (2.0, SINGLE_SCALED_ERFC)
     below = 1.0 / (size + centre)
     scaled = 1.0 + 2.0 * size * below * polynomial_value((size - centre) * below, table)
-    reciprocal = 1.0 / size
-    series = polynomial_value(reciprocal * reciprocal, SCALED_ERFC_SERIES)
-    far = 0.5641895835477563 * reciprocal * series  # 1 / sqrt(pi)
-    limit = MAX_TABLE if x.double else MAX_SINGLE_TABLE
-    return choose_where(size, ">", limit, far, scaled / (1.0 + 2.0 * size))
+    return scaled / (1.0 + 2.0 * size)
 
 
-def complement(x, size):
-    """erfc(x), where x = `size` is not negative: exp(-x^2) times `scaled_complement`.
+def complement(size):
+    """erfc(x) of a number that is not negative: exp(-x^2) times `scaled_complement`.
 
     x^2 is h^2 - (h - x)(h + x), where h is x cut to half its digits, so that h^2 is exact."""
-    size = size.between(0.0, MAX_TABLE if x.double else MAX_SINGLE_TABLE)
-    head = size.bits().integer("and_", -1 << (27 if x.double else 12)).number()
-    ratio = scaled_complement(x, size)
+    size = size.between(0.0, MAX_IN_TABLE if size.double else MAX_IN_SINGLE_TABLE)
+    head = size.bits().integer("and_", -1 << (27 if size.double else 12)).number()
+    ratio = scaled_complement(size)
     return scaled_exponential(0.0 - head * head, ratio, (head - size) * (head + size))
 
 
 def write_erfc(x):
     """`complement`; for negative x, 2 minus the value at -x."""
-    result = complement(x, x.absolute())
+    result = complement(x.absolute())
     return choose_where(x, "<", 0.0, 2.0 - result, result)
 
 
 def write_scaled_normcdf(x):
     """The normal distribution function at x, times exp(min(x, 0)^2 / 2)."""
     size = x.absolute() * 0.7071067811865476
-    lower, upper = 0.5 * scaled_complement(x, size), 1.0 - 0.5 * complement(x, size)
-    return choose_where(x, "<", 0.0, lower, upper)
+    reciprocal = 1.0 / size
+    series = polynomial_value(reciprocal * reciprocal, SCALED_ERFC_SERIES)
+    far = 0.5641895835477563 * reciprocal * series  # 1 / sqrt(pi)
+    limit = MAX_IN_TABLE if x.double else MAX_IN_SINGLE_TABLE
+    lower = 0.5 * choose_where(size, ">", limit, far, scaled_complement(size))
+    return choose_where(x, "<", 0.0, lower, 1.0 - 0.5 * complement(size))
 
 
 fast_erf = number_function(write_erf)
