@@ -1,13 +1,15 @@
-"""Loops over time: scan, and the running product."""
+"""Loops over time: scan, and running products and sums of exponentials."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from derivatrix.compiler.frontends.elementwise import logaddexp
 from derivatrix.compiler.frontends.rearrange import moveaxis
+from derivatrix.compiler.frontends.reductions import cumsum
 from derivatrix.compiler.frontends.scans import run_scan
-from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.arrays import Array, asarray, where
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.nodes import full
 
@@ -50,3 +52,20 @@ def cumprod(array: Any, axis: int = -1) -> Array:
 
     _, products = scan(multiplied, Array(full(1, factors.node.shape[1:])), factors)
     return moveaxis(products, 0, position)
+
+
+def logcumsumexp(array: Any, axis: int = -1) -> Array:
+    """log(cumsum(exp(x))) along `axis`, without overflow."""
+    operand = asarray(array)
+    position = normalise_axis(axis, operand.ndim)
+    terms = moveaxis(operand, position, 0)
+    numbers = cumsum(Array(full(1, terms.node.shape[:1])))
+
+    def added(total: Array, term: tuple[Array, Array]) -> tuple[Array, Array]:
+        number, x = term
+        # an empty sum has the logarithm -inf, and expressions hold finite constants only
+        total = where(number < 2, x, logaddexp(total, x))
+        return total, total
+
+    _, sums = scan(added, Array(full(0, terms.node.shape[1:])), (numbers, terms))
+    return moveaxis(sums, 0, position)

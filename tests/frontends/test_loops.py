@@ -280,6 +280,21 @@ def test_running_product(axis: int) -> None:
     np.testing.assert_allclose(evaluate(jacobian, values, sizes), differences, atol=1e-9)
 
 
+@pytest.mark.parametrize("axis", (0, 1, -1))
+def test_running_log_of_sums_of_exponentials(axis: int) -> None:
+    function = dx.function("sums", [X], dx.logcumsumexp(X, axis))
+    values = {"X": np.array([[0.5, -800.0, 2.0], [1.5, 700.0, -np.inf], [-3.0, 710.0, 1.0]])}
+    sizes = {"T": 3, "n": 3}
+    expected = np.logaddexp.accumulate(values["X"], axis)
+    np.testing.assert_array_equal(evaluate(function.expression, values, sizes), expected)
+    values["X"] = np.array([[0.5, -8.0, 2.0], [1.5, 7.0, -5.0], [-3.0, 7.1, 1.0]])
+    (jacobian,) = function.derivatives.results("jacobian").values()
+    differences = _differences(
+        lambda at: np.logaddexp.accumulate(at["X"], axis), values, "X", "general"
+    )
+    np.testing.assert_allclose(evaluate(jacobian, values, sizes), differences, atol=1e-9)
+
+
 P, A, Q = dx.matrix("P", n, n, "spd"), dx.matrix("A", n, n), dx.matrix("Q", n, n, "spd")
 KEPT: list[tuple[Callable[[Any], Any], str]] = [
     (lambda P: A @ P @ A.mT + Q, "spd"),

@@ -84,7 +84,7 @@ ROWS = {
     "sigma_max": Row("p k", lambda matrix: _singular_value(0, matrix)),
     "sigma_min": Row("p k", lambda matrix: _singular_value(-1, matrix)),
     **{name: Row("m n") for name in ("tril", "triu", "vec")},
-    **{name: Row("n") for name in ("diag", "cumsum")},
+    **{name: Row("n") for name in ("diag", "cumsum", "cumprod", "logcumsumexp")},
     **{name: Row("n n, n m, n n, m m") for name in ("care", "dare")},
     "tr": Row("n n", "trace"),
     "diagvec": Row("n n", "diagonal"),
