@@ -200,7 +200,7 @@ def larger(interface: ModuleInterface, seed: int) -> list[Measurement]:
     if sizes is None:
         return []
     try:
-        measurement = _measure_best(interface, sizes, [seed, len(sizes), 1], 24)
+        measurement = _measure_best(interface, sizes, [seed, len(sizes), 1], 4)
     except OutOfDomain:
         return []
     return [_with_number(measurement, 3)] if measurement.first_error <= ACCURATE_ERROR else []

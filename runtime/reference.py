@@ -11,6 +11,9 @@ import scipy
 
 Values = Mapping[str, "np.ndarray | int"]
 
+MAX_QUICK_ENTRIES = 4096
+"""Above this size SciPy's logsumexp is as quick as NumPy's logaddexp, 30 ns an entry."""
+
 
 class OutOfDomain(ValueError):
     """The text has no finite real value at a point."""
@@ -20,8 +23,29 @@ class BrokenText(ValueError):
     """The text cannot be evaluated at all."""
 
 
+class _Special:
+    """scipy.special with a quick logsumexp for small arrays: SciPy's takes 120 us for a short vector,
+    and is called in each step of a loop over time, for each sample."""
+
+    @staticmethod
+    def logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
+        if np.size(x) < MAX_QUICK_ENTRIES:
+            return np.logaddexp.reduce(x, axis)
+        return scipy.special.logsumexp(x, axis)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(scipy.special, name)
+
+
+class _SciPy:
+    special = _Special()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(scipy, name)
+
+
 # NumPy's C code imports modules through the calling frame's builtins.
-_SCOPE = {"np": np, "scipy": scipy, "__builtins__": {"__import__": __import__}}
+_SCOPE = {"np": np, "scipy": _SciPy(), "__builtins__": {"__import__": __import__}}
 
 
 class Text:
