@@ -24,7 +24,7 @@ class BrokenText(ValueError):
 
 
 class _Special:
-    """scipy.special with a quick logsumexp for small arrays: SciPy's takes 120 us for a short vector,
+    """scipy.special with a quick logsumexp for small arrays: SciPy's takes 120 us for a vector,
     and is called in each step of a loop over time, for each sample."""
 
     @staticmethod

@@ -33,6 +33,7 @@ from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan,
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, best_variant, variants
 from derivatrix.compiler.plan.visit import renamed, statement_count
+from derivatrix.compiler.plan.weighted_rows import with_weighted_rows
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.compiler.simplify.root_lengths import is_long_sum, is_short_sum, with_root_lengths
 from derivatrix.runtime.errors import DeclarationError
@@ -183,9 +184,10 @@ def _single(
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
     added: Collection[str] = (),
+    is_step: bool = False,
 ) -> Plan:
     """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter.
-    added: the outputs to which results are added."""
+    added: the outputs to which results are added. is_step: whether another kernel calls it."""
     nodes, terms = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
     reserved = [*machine.reserved, *kernel_names(variant.nodes)]
     frame = _Frame(arguments, outputs, reserved, part)
@@ -207,6 +209,8 @@ def _single(
     )
     scheduler = Scheduler(setting)
     scheduler.outputs([place for place in frame.places(nodes) if place[0] not in terms], added)
+    if is_step and machine.is_cpu:
+        scheduler.steps = with_weighted_rows(scheduler.steps, frame.names)
     steps = [*machine.fuse(scheduler.steps)]
     if part and terms:
         scheduler.steps = []
@@ -229,7 +233,7 @@ def _usual(
 ) -> Plan:
     """Plan a kernel that another one calls, in the contraction order for usual sizes."""
     variant = best_variant(_prepared(outputs, machine))
-    return _single(name, arguments, outputs, variant, machine, added=added)
+    return _single(name, arguments, outputs, variant, machine, added=added, is_step=True)
 
 
 class _Frame:
