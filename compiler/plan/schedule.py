@@ -22,6 +22,7 @@ from derivatrix.compiler.plan.matrix_products import product_groups, suits_sampl
 from derivatrix.compiler.plan.matrix_steps import MatrixSteps
 from derivatrix.compiler.plan.operation_steps import OperationSteps
 from derivatrix.compiler.plan.recurrences import is_range
+from derivatrix.compiler.plan.running_sums import RunningSum, running_nest, running_sum
 from derivatrix.compiler.plan.steps import Buffer, Fill
 from derivatrix.compiler.plan.uses import is_elementwise, is_summed_length
 from derivatrix.compiler.plan.workspace import by_sizes, first_last
@@ -161,12 +162,25 @@ class Scheduler(MatrixSteps, OperationSteps):
             return
         solve = self._solved(node)
         groups = product_groups(node)
-        if solve is not None:
+        # a device computes the entries side by side
+        if running := running_sum(node) if self._on_processor else None:
+            self._running_sum(node, running, view, accumulate)
+        elif solve is not None:
             self._solve(node, solve, view, accumulate)
         elif groups is not None and suits_samples_last(groups, node.sizes, self._samples):
             self._gemm(node, groups, view, accumulate)
         else:
             self._reduce(node, view, accumulate)
+
+    def _running_sum(
+        self, node: ir.Einsum, running: RunningSum, view: View, accumulate: bool
+    ) -> None:
+        """Write the terms of a running sum, and add them up."""
+        if accumulate or view.local:
+            self._through(node, view, self._preferred(node), accumulate)
+            return
+        self._compute(running.terms, view)
+        self.steps.append(running_nest(running, view, self._names.indices(node.ndim)))
 
     def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
         """Compute the scaled transpose of a node with one reader directly into its place; return

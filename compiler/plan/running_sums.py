@@ -1,0 +1,56 @@
+"""Running sums, which are products with a triangle of ones: a loop that adds to each entry the one
+before it, instead of a sum for each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sympy
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.steps import Load, Loop, LoopNest, Statement, Store
+
+
+class RunningSum(NamedTuple):
+    """The terms that are added up along an axis; is_reversed: from the last one to the first."""
+
+    terms: ir.Node
+    axis: int
+    is_reversed: bool
+
+
+def running_sum(node: ir.Einsum) -> RunningSum | None:
+    """Split a running sum; None for other products."""
+    for position, (factor, labels) in enumerate(node.factors):
+        if not isinstance(factor, ir.Triangle) or factor.offset or len({*labels}) < 2:
+            continue
+        others = node.factors[:position] + node.factors[position + 1 :]
+        for (axis, summed), is_reversed in ((labels, False), (labels[::-1], True)):
+            is_free = axis < node.ndim and axis not in ir.labels_of(others)
+            if is_free and summed >= node.ndim and node.sizes[axis] == node.sizes[summed]:
+                output = [summed if label == axis else label for label in range(node.ndim)]
+                sizes = {label: node.sizes[label] for label in output}
+                terms = ir.einsum(others, output, node.coefficient, sizes)
+                return RunningSum(terms, axis, is_reversed)
+    return None
+
+
+def running_nest(running: RunningSum, view: View, indices: Sequence[sympy.Symbol]) -> LoopNest:
+    """Add to each entry of the terms in `view` the one before it. indices: names for those of the
+    loops."""
+    shape, axis = running.terms.shape, running.axis
+    before, after = indices[axis], indices[axis] + 1
+    if running.is_reversed:
+        before, after = (shape[axis] - 1 - index for index in (before, after))
+    source, target = (
+        Load(view.buffer, view.indices([*indices[:axis], index, *indices[axis + 1 :]]))
+        for index in (before, after)
+    )
+    body: Statement = Store(target, source, accumulate=True)
+    for position in sorted(range(len(shape)), key=view.axes.__getitem__, reverse=True):
+        # rounds read what the one before has written, so that no threads share them
+        extent = shape[position] - 1 if position == axis else shape[position]
+        body = Loop(indices[position], extent, False, (body,))
+    return LoopNest(f"{target} += {source}", (body,))
