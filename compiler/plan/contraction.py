@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.product import Product, components
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.contraction_order import ContractionOrder, Numbers
-from derivatrix.compiler.plan.index_arithmetic import separate
+from derivatrix.compiler.plan.index_arithmetic import Constraint, separate
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
 
@@ -100,6 +100,7 @@ class _Contraction:
         """Contract the linked factors of a product pairwise."""
         parts = _OpenProduct(einsum)
         if not parts.contracted:
+            parts.take_running_sums()
             return parts.node()
         linked_backwards = components(parts.dense[::-1], parts.open_labels)
         # components are in the order of their last factors
@@ -123,6 +124,7 @@ class _Contraction:
                 return ir.einsum([left, right], parts.output, parts.coefficient)
             dense.append(group.product(group.full))
         parts.dense = dense
+        parts.take_running_sums()
         return parts.node()
 
 
@@ -163,6 +165,32 @@ class _OpenProduct:
     def contracted(self) -> list[int]:
         """The labels that only dense factors have."""
         return [label for label in ir.labels_of(self.dense) if label not in self.open_labels]
+
+    def take_running_sums(self) -> None:
+        """Sum over one axis of triangles of ones first, where a single factor, or none, has it:
+        running sums take one loop over that axis instead of one for each of their entries."""
+        while any(map(self._takes_running_sum, self.structural)):
+            pass
+
+    def _takes_running_sum(self, constraint: Constraint) -> bool:
+        """Sum over an axis of a triangle, if it can be; return whether it was."""
+        node, labels = constraint
+        if not isinstance(node, ir.Triangle) or node.offset or len({*labels}) < 2:
+            return False
+        other_structural = [factor for factor in self.structural if factor is not constraint]
+        outside = {*self.output, *ir.labels_of(other_structural)}
+        for summed, kept in (labels, labels[::-1]):
+            touching = [p for p, (_, axes) in enumerate(self.dense) if summed in axes]
+            if summed in outside or len(touching) > 1:
+                continue
+            if not touching:
+                self.dense.append((ir.einsum([constraint], [kept]), (kept,)))
+                self.structural = other_structural
+                return True
+            if kept not in self.dense[touching[0]][1]:
+                self._apply_to(constraint, touching[0], {summed})
+                return True
+        return False
 
     def node(self) -> ir.Node:
         """Join the parts to one node."""
