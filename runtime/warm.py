@@ -71,15 +71,14 @@ def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequ
     kernel.compile(arrays)
     if share := getattr(module, f"{kernel.__name__}_share", None):
         share.compile((*arrays, types.int64, types.int64))
-    if kernel.__name__ in data["by_one_thread"]:
-        data["by_one_thread"][kernel.__name__].compile(arrays)
-    for shared_name in (kernel.__name__, f"{kernel.__name__}_columns"):
-        if shared_name in data["parallel_kernels"]:
-            data["parallel_kernels"][shared_name].prepare(np.dtype(str(results[0].dtype)))
-            shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
+    for ending in ("parts", "batch_last"):
+        if shared := data.get(f"_{kernel.__name__}_in_{ending}"):
+            shared.kernel.compile(arrays)
+            shared.prepare(np.dtype(str(results[0].dtype)))
+            thread_pool = sys.modules[f"{module.__package__}.{FOLDER}.cpu.thread_pool"]
             words = types.Array(types.int64, 1, "C")
-            shared_work.worker_loop.compile((words,))
-            shared_work.submit.compile((words, types.int64, words, types.int64))
+            thread_pool.worker_loop.compile((words,))
+            thread_pool.submit.compile((words, types.int64, words, types.int64))
 
 
 def _warm_for_device(module: Any) -> None:

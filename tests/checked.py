@@ -21,7 +21,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
-from derivatrix.compiler.plan.steps import Plan, Rows, Sums
+from derivatrix.compiler.plan.steps import Partition, Plan
 from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
 from derivatrix.runtime.support import FOLDER, file_digest
@@ -30,7 +30,7 @@ from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Ta
 from tests.differentiate.test_identities import Setting
 from tests.guarded import SIDES, guard, guarded
 from tests.identities import Identity
-from tests.packages import support_file, texts_of, write_files
+from tests.packages import sharing, support_file, texts_of, write_files
 
 MODULE = "checked.py"
 TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
@@ -47,7 +47,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     plans = [*plans_of(function, task.kinds)]
     module = guarded(load(written(task, *module_texts(function, plans))))
     every = [called for plan in plans for called in calls(module, plan)]
-    kernels = {(getattr(module, kernel.plan.name), kernel.shared): kernel for kernel in every}
+    kernels = {(getattr(module, kernel.plan.name), kernel.cut): kernel for kernel in every}
     check = Check(module, task)
     identity = IDENTITY.get(task.name, Identity("", "", "", ""))
     for sizes in sizes_of(function, task):
@@ -161,57 +161,45 @@ def sizes_of(function: Function, task: Task) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True)
 class Called:
-    """A kernel in a module; shared: whether in parts, by several threads."""
+    """A kernel in a module; partition: how several threads do it in parts, None for one thread."""
 
     plan: Plan
-    shared: bool = False
+    partition: Partition | None = None
+
+    @property
+    def cut(self) -> str:
+        """The word by which the second file names the cut; "" for a call by one thread."""
+        if self.partition is None:
+            return ""
+        return "batch_last" if self.partition.is_batch_last else "parts"
 
     @property
     def name(self) -> str:
-        return f"{self.plan.name}{' in parts' if self.shared else ''}"
+        return f"{self.plan.name}{f' in {self.cut}' if self.cut else ''}"
 
     def __call__(
         self, module: ModuleType, arguments: Sequence[Any], sizes: Mapping[str, int]
     ) -> None:
-        if not self.shared:
+        if not self.cut:
             getattr(module, self.plan.name)(*arguments)
-        elif self.parts(module, arguments, sizes):
+        elif self.parts(module, arguments):
             getattr(module, self.plan.name)(*arguments)
             raise AssertionError("a part failed")
 
-    def parts(self, module: Any, arguments: Sequence[Any], sizes: Mapping[str, int]) -> bool:
-        """Let threads do it, as `support.cpu.parts` does; whether a part failed."""
-        partition, count, length = self.plan.partition, 3, 0
-        real = arguments[-1].dtype
-        inputs, results = (
-            arguments[: len(self.plan.arguments)],
-            arguments[-len(self.plan.outputs) :],
-        )
-        given = [*arguments]
-        if isinstance(partition, Rows):
-            dtypes = {"real": real, "integer": np.dtype(np.int32)}
-            given += [
-                np.empty(lengths(each.shape, {**sizes, "parts": count}), dtypes[each.kind])
-                for each in partition.work_arrays
-            ]
-        else:
-            is_sum = isinstance(partition, Sums)
-            length = len(inputs[partition.sliced.index(True)] if is_sum else arguments[-1])
-            count = max(1, min(count, length))
-        totals = []
-        if isinstance(partition, Sums):
-            kinds = partition.per_sample_outputs, partition.first_part_outputs
-            flags = [not any(pair) for pair in zip(*kinds, strict=True)]
-            totals = list(itertools.compress(results, flags))
-            others = [output for output, is_sum in zip(results, flags, strict=True) if not is_sum]
-            given = [*inputs, *others]
-            given += [np.empty((count, *total.shape), real) for total in totals] + [2]
+    def parts(self, module: Any, arguments: Sequence[Any]) -> bool:
+        """Let threads do it, as `SharedKernel` does; whether a part failed."""
+        shared, real = sharing(module, self.plan.name, self.cut), arguments[-1].dtype
+        length = shared.sample_count(arguments)
+        count = 3 if "p" in shared.codes else max(1, min(3, length))
+        given = [
+            np.empty((count, *array.shape), real) if code == "o" else array
+            for array, code in zip(arguments, shared.codes, strict=False)
+        ]
         pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
-        failed = pool.submit(
-            module.generated.data["parallel_kernels"][self.plan.name], 2, count, length, real, given
-        )
-        for total, addends in zip(totals, given[-1 - len(totals) : -1], strict=True):
-            np.add.reduce(addends, axis=0, out=total)
+        failed = pool.submit(shared.compute, 2, (length, count, 2), real, given)
+        for array, addends, code in zip(arguments, given, shared.codes, strict=False):
+            if code == "o":
+                np.add.reduce(addends, axis=0, out=array)
         return bool(failed)
 
 
@@ -219,16 +207,11 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
     """All kernels of a plan that can be called, but where they are another one's, too."""
     if getattr(module, plan.name).__name__ != plan.name:
         return
-    parts = (
-        (plan.partition.part,) if isinstance(plan.partition, Sums) else ()
-    )  # these are given what part of the work they do
     for each in (plan, *plan.inner):
-        if each in parts:
-            continue
         if not each.part_parameters:
             yield Called(each)
-        if each.name in module.generated.data["parallel_kernels"]:
-            yield Called(each, shared=True)
+    for partition in plan.partitions:
+        yield Called(plan, partition)
 
 
 class Check:

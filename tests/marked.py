@@ -34,7 +34,7 @@ ENVIRONMENT = {"NUMBA_OPT": "0"}
 the time."""
 MARK = "_reached_"
 """The name of the store in the copy."""
-SHARING = f"{FOLDER}/cpu/shared_work.py"
+SHARING = f"{FOLDER}/cpu/thread_pool.py"
 """The file where it depends on the moment which thread comes first, and so which branches run."""
 MOST = 1 << 16
 """More marks than all files of the support have."""

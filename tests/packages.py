@@ -95,6 +95,7 @@ def warmed(folder: Path, function: Function) -> Any:
     return sys.modules[import_name(path)]
 
 
-def sharing(module: Any, kernel: str) -> Any:
-    """Return the object by which threads share the work of a kernel of a generated module."""
-    return module.generated.data["parallel_kernels"][getattr(module, kernel).__name__]
+def sharing(module: Any, kernel: str, cut: str = "parts") -> Any:
+    """Return the object by which threads share the work of a kernel of a generated module, in
+    "parts" or "batch_last"; None if there is none."""
+    return module.generated.data.get(f"_{getattr(module, kernel).__name__}_in_{cut}")

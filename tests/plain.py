@@ -11,19 +11,15 @@ from functools import partial
 
 import numpy as np
 import scipy.special
-import sympy
 
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
-from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
-from derivatrix.compiler.emit.cpu.rows import rows_text
+from derivatrix.compiler.emit.cpu.kernel import kernel_text
 from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
-from derivatrix.compiler.plan.row_shares import PARTS
-from derivatrix.compiler.plan.steps import Plan, Rows, Samples, Step, Sums
+from derivatrix.compiler.plan.steps import Partition, Plan, Step
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support
 from derivatrix.templates.support.cpu.parts import border
@@ -97,11 +93,9 @@ def helper(kernel: Kernel) -> Callable[..., bool | None]:
     return getattr(importlib.import_module(f"{support.__name__}.{file}"), name)
 
 
-def plain_kernel(
-    plan: Plan, calls: list[str], text: KernelText | None = None
-) -> Callable[..., None]:
+def plain_kernel(plan: Plan, calls: list[str]) -> Callable[..., None]:
     """A kernel's text as a function, which notes its name in `called`."""
-    text = text or kernel_text(plan, "f", "")
+    text = kernel_text(plan, "f", "")
     lines = ["note()", *text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
@@ -158,91 +152,73 @@ def run_plain(
     arrays = [np.array(values[argument.name], float, order="C") for argument in plan.arguments]
     inputs = [array if array.ndim else array[()] for array in arrays]
     with np.errstate(all="ignore"):
-        partition = plan.partition
-        if isinstance(partition, Sums) and partition.is_whole_kernel:
-            length = len(inputs[partition.sliced.index(True)])
-            _run_sums(partition, inputs, outputs, calls, [(0, length)])
-        else:
+        kernel = None
+        if plan.whole is plan:
             kernel = plain_kernel(plan, calls)
             kernel(*inputs, *outputs)
-        again = [np.full_like(array, np.nan) for array in outputs]
-        tolerance = 1e-12
-        if isinstance(partition, Samples):
-            flags, batch_last = [*partition.sliced, *(True for _ in again)], partition.batch_last
-            part = kernel
-            if batch_last is not None:  # systems are solved another way
-                part, tolerance = plain_kernel(batch_last.kernel, calls), 1e-9
-            for begin, end in _parts(len(again[0])):
-                part(*_cut([*inputs, *again], flags, begin, end))
-        elif isinstance(partition, Rows):
-            _run_rows(partition, _sizes(plan, values), inputs, again, calls)
-        elif partition is not None and len(inputs[partition.sliced.index(True)]):
-            parts = _parts(len(inputs[partition.sliced.index(True)]))
-            _run_sums(partition, inputs, again, calls, parts)
         else:
-            return calls
-        for one, other in zip(outputs, again, strict=True):
-            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 100)
+            assert plan.partition is not None
+            length = len(inputs[plan.partition.sliced.index(True)])
+            _run_samples(plan.partition, None, [*inputs, *outputs], calls, [(0, length)])
+        for partition in plan.partitions:
+            again = [np.full_like(array, np.nan) for array in outputs]
+            together, tolerance = [*inputs, *again], 1e-12
+            if partition.axis == "rows":
+                _run_rows(partition, inputs, again, calls)
+            else:
+                length = len(together[partition.sliced.index(True)])
+                if not length and partition.has_sums:
+                    continue
+                if partition.is_batch_last and not partition.has_sums:
+                    tolerance = 1e-9  # systems are solved another way
+                _run_samples(partition, kernel, together, calls, _parts(length))
+            for one, other in zip(outputs, again, strict=True):
+                np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 100)
     return calls
 
 
-def _sizes(plan: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sympy.Basic]:
-    """The sizes, by their names and by those that they have within the kernel."""
-    known: dict[sympy.Basic, sympy.Basic] = {}
-    for size in plan.sizes:
-        length = sympy.Integer(values[size.argument.name].shape[size.axis])
-        value = sympy.Integer(size.value.xreplace({LENGTH: length, **known}))
-        for name in (size.name, size.local):
-            known[sympy.Symbol(name, integer=True, positive=True)] = value
-    return known
-
-
 def _run_rows(
-    rows: Rows,
-    sizes: Mapping[sympy.Basic, sympy.Basic],
-    inputs: Sequence,
-    outputs: Sequence[np.ndarray],
-    calls: list[str],
+    partition: Partition, inputs: Sequence, outputs: Sequence[np.ndarray], calls: list[str]
 ) -> None:
-    """Fill the outputs phase by phase, share by share in
-    any order: what a share reads of another one's before it is there, or no more, shows."""
-    known = {**sizes, PARTS: sympy.Integer(3)}
-    share = plain_kernel(rows.kernel, calls, rows_text(rows, "f"))
-    phases = [[phase] if rows.phases > 1 else [] for phase in range(rows.phases)]
+    """Fill the outputs share by share in any order: what a share reads of another one's before it
+    is there, or no more, shows."""
+    assert partition.kernel is not None
+    share = plain_kernel(partition.kernel, calls)
     for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
         again = [np.full_like(array, np.nan) for array in outputs]
-        shapes = [
-            [int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work_arrays
-        ]
-        work = [np.full(shape, np.nan) for shape in shapes]
-        for phase, part in itertools.product(phases, order):
-            share(*inputs, *again, *work, *phase, part, 3)
+        for part in order:
+            share(*inputs, *again, part, 3)
         for one, other in zip(outputs, again, strict=True):
             if order[0] != 2:
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
             one[...] = other
 
 
-def _run_sums(
-    sums: Sums,
-    inputs: Sequence,
-    outputs: Sequence[np.ndarray],
+def _run_samples(
+    partition: Partition,
+    kernel: Callable | None,
+    arrays: Sequence,
     calls: list[str],
     parts: Sequence[tuple[int, int]],
 ) -> None:
-    """Fill the outputs part by part."""
-    part, length = plain_kernel(sums.part, calls), len(inputs[sums.sliced.index(True)])
-    kinds = list(zip(outputs, sums.per_sample_outputs, sums.first_part_outputs, strict=True))
-    for array, is_cut, is_alone in kinds:
-        array[...] = np.nan if is_cut or is_alone else 0
+    """Fill the outputs, the last arrays, part by part; kernel: that of all samples."""
+    if partition.kernel is not None:
+        kernel = plain_kernel(partition.kernel, calls)
+    assert kernel is not None
+    length = len(arrays[partition.sliced.index(True)])
+    for array, is_sum in zip(arrays, partition.summed, strict=True):
+        if is_sum:
+            array[...] = 0
     for begin, end in parts:
-        made_here = [
-            array[begin:end] if is_cut else array if is_alone else np.full_like(array, np.nan)
-            for array, is_cut, is_alone in kinds
+        sums = [np.full_like(array, np.nan) for array in arrays]
+        flags = zip(arrays, sums, partition.sliced, partition.summed, strict=True)
+        given = [
+            own if is_sum else array[begin:end] if is_sliced else array
+            for array, own, is_sliced, is_sum in flags
         ]
-        part(*_cut(inputs, sums.sliced, begin, end), *made_here, length, begin == 0)
-        for own, (array, is_cut, is_alone) in zip(made_here, kinds, strict=True):
-            if not is_cut and not is_alone:
+        kernel(*given, *((length, begin == 0) if partition.has_sums else ()))
+        for array, own, is_sum in zip(arrays, sums, partition.summed, strict=True):
+            if is_sum:
                 array += own
 
 
@@ -250,7 +226,3 @@ def _parts(length: int) -> list[tuple[int, int]]:
     """Split a length into nonempty parts of different lengths, the last one first."""
     cuts = sorted({0, length // 3, length})
     return list(itertools.pairwise(cuts))[::-1]
-
-
-def _cut(arrays: Sequence, flags: Sequence[bool], begin: int, end: int) -> list:
-    return [array[begin:end] if cut else array for array, cut in zip(arrays, flags, strict=True)]

@@ -295,16 +295,11 @@ FEW = {
     "plan/test_lengths.py": {
         "test_kernels": 2,
     },
-    "plan/test_phases.py": {
-        "test_phases_make_the_whole": 11,
-        "test_threads": 1,
-    },
     "plan/test_plan.py": {
         "test_random_graphs_compiled": 1,
     },
     "plan/test_row_shares.py": {
         "test_a_gradient_that_is_the_jacobian": 0,
-        "test_work_arrays_stay_until_the_last_share_is_done": 0,
     },
     "plan/test_sample_parts.py": {
         "test_blocks_of_samples": 0,

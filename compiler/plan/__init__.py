@@ -20,9 +20,9 @@ from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.recurrences import is_stacked_loop, with_planned_loops
-from derivatrix.compiler.plan.row_kernels import rows
-from derivatrix.compiler.plan.sample_parts import parts
-from derivatrix.compiler.plan.sample_sums import sums
+from derivatrix.compiler.plan.row_shares import partition_rows
+from derivatrix.compiler.plan.sample_parts import partition_samples
+from derivatrix.compiler.plan.sample_sums import partition_sums
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.shared_operations import share_operations
@@ -64,8 +64,6 @@ class Machine:
 
 
 CPU = Machine(fuse, is_cpu=True, has_simd_blocks=True)
-UNFUSED_CPU = Machine(list, is_cpu=True)
-"""The CPU, for kernels whose separate loops threads share in phases."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,13 +108,12 @@ def threaded_plan(
         nodes = best_variant(_prepared(outputs, CPU, with_loops=False)).nodes
     batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
     prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
-    unfused = partial(_planned, name, arguments, outputs, candidates, UNFUSED_CPU)
-    partition = (
-        parts(nodes, arguments, batch_last)
-        or sums(name, prepared, arguments, _part_plan)
-        or rows(kernel, unfused)
+    partitions = (
+        partition_samples(kernel, nodes, arguments, batch_last)
+        or partition_sums(name, prepared, arguments, _part_plan)
+        or partition_rows(kernel)
     )
-    kernel = dataclasses.replace(kernel, partition=partition)
+    kernel = dataclasses.replace(kernel, partitions=partitions)
     is_part = kernel.whole is not kernel
     return dataclasses.replace(kernel, steps=(), constants=()) if is_part else kernel
 

@@ -14,7 +14,7 @@ RESERVED = frozenset(
     {
         *helper_names(),
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("part", "parts", "phase", "row", "other", "first"),
+        *("part", "parts", "row", "first"),
         *("words", "addresses", "address", "length", "failed", "step", "work"),
         *("memory", "shaped", "times", "scaled", "unscaled"),
         *keyword.kwlist,

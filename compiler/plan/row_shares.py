@@ -1,16 +1,22 @@
-"""Steps that several threads divide by the rows of what they write."""
+"""Kernels whose results are computed row by row: threads share the rows.
+
+One thread does not reach the bandwidth of a machine's memory. Every thread repeats the work that
+precedes the rows.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import OPS_PER_VECTOR_OP_ENTRY
 from derivatrix.compiler.plan.steps import (
     Accumulate,
+    Allocate,
     Buffer,
     Clear,
     Fill,
@@ -21,6 +27,9 @@ from derivatrix.compiler.plan.steps import (
     Loop,
     LoopNest,
     Operand,
+    Partition,
+    Plan,
+    Reuse,
     Scalar,
     Start,
     Statement,
@@ -30,12 +39,18 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     accesses,
+    buffers,
+    loads,
+    loops,
     names_added,
     names_made,
+    names_read,
     operations,
     rebuilt,
+    renamed,
     targets,
 )
+from derivatrix.templates.support.common.conventions import MIN_OPS_PER_THREAD
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 """The number of a thread's share."""
@@ -45,16 +60,98 @@ ROW = sympy.Symbol("row", integer=True, nonnegative=True)
 """The index of a row."""
 OPS_PER_FUNCTION = 10
 """Cost of a function of numbers, such as exp, in scalar operations."""
+REPEATED_OP_WEIGHT = sympy.Rational(1, 4)
+"""Weight of an operation that every thread repeats."""
+MEMORY_BOUND_OP_WEIGHT = sympy.Rational(3, 2)
+"""Weight of a repeated operation that is bound by memory, whose bandwidth threads share."""
+STORED_OP_WEIGHT = 2
+"""Weight of an operation whose result is stored, relative to one of a partition by samples."""
 
 
 class border(sympy.Function):
     """The first row of a part: border(length, part, parts) (see `templates.support.cpu.parts`)."""
 
 
+def partition_rows(plan: Plan) -> tuple[Partition, ...]:
+    """Partition a kernel by the rows of its outputs; nothing if that does not pay, or if rows
+    depend on each other. `ops` is what a second thread takes over."""
+    steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
+    outputs = {buffer for buffer in buffers(steps) if buffer.role == "output"}
+    if not all(
+        isinstance(step, Fill | LoopNest) or outputs.isdisjoint(buffers(step)) for step in steps
+    ):
+        return ()
+    nests = [step for step in steps if isinstance(step, LoopNest)]
+    if any(load.buffer in outputs for load in loads(nests)):
+        return ()
+    shared = _shareable(nests, outputs)
+    undivided = [nest for nest in nests if not targets(nest) & shared]
+    by_one_thread = [nest for nest in undivided if targets(nest) & outputs]
+    if not shared or any(_feeds_others(nest, nests, outputs) for nest in by_one_thread):
+        return ()
+    repeated_ops = sympy.Add(
+        *(_repeated_ops(step) for step in steps if step not in nests or step in undivided)
+    )
+    divided_ops = sympy.Add(*(_operation_count(nest) for nest in nests if nest not in undivided))
+    gain = STORED_OP_WEIGHT * sympy.expand(divided_ops - repeated_ops)
+    if at_large(gain) < MIN_OPS_PER_THREAD:
+        return ()
+    share = dataclasses.replace(
+        plan,
+        name=f"{plan.name}_rows",
+        steps=tuple(_thread_share(step, shared, outputs) for step in plan.steps),
+        part_parameters=("part", "parts"),
+    )
+    one_part = {
+        bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
+        for bound in borders(share)
+    }
+    unsliced = tuple(False for _ in (*plan.arguments, *plan.outputs))
+    partition = Partition(
+        "rows",
+        share,
+        unsliced,
+        unsliced,
+        gain,
+        is_whole_kernel=renamed(share.steps, one_part) == plan.steps,
+    )
+    return (partition,)
+
+
+def borders(share: Plan) -> list[border]:
+    """List the bounds of loops over a share of the rows, each once."""
+    bounds = dict.fromkeys(
+        bound
+        for step in share.every_step
+        if isinstance(step, LoopNest)
+        for loop in loops(step.body)
+        for bound in (loop.start, loop.extent)
+        if isinstance(bound, border)
+    )
+    return list(bounds)
+
+
+def _feeds_others(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
+    """Return whether `nest` writes to a buffer that is no output, or defines a scalar that another
+    nest reads."""
+    defined = {*names_made(nest)}
+    read_elsewhere = (names_read(reader) for reader in nests if reader is not nest)
+    return not targets(nest) <= outputs or any(defined & {*names} for names in read_elsewhere)
+
+
+def _repeated_ops(step: Step) -> sympy.Expr:
+    """Estimate the weighted operations of a step that every thread repeats."""
+    if isinstance(step, LoopNest) and all(
+        operation.operator in CHEAP for operation in operations(step)
+    ):
+        return _operation_count(step) * MEMORY_BOUND_OP_WEIGHT
+    return _operation_count(step) * REPEATED_OP_WEIGHT
+
+
 # Rows that steps write
 
 
-def is_divisible(step: Step, shared: set[Buffer]) -> bool:
+def _is_divisible(step: Step, shared: set[Buffer]) -> bool:
     """Return whether `step` writes to `shared` buffers only in loops over their rows, or not at
     all."""
     if not isinstance(step, LoopNest) or not targets(step) & shared:
@@ -68,35 +165,29 @@ def _writes_only_rows(statement: Statement) -> bool:
         case Let() | Start() | Accumulate():
             return True
         case Clear(target):
-            return target.indices in ((), (PART,))
+            return not target.indices
         case Loop(_, _, _, body):
-            return writes_rows(statement) or all(map(_writes_only_rows, body))
+            return _writes_rows(statement) or all(map(_writes_only_rows, body))
     return False
 
 
-def writes_rows(loop: Loop) -> bool:
-    """Return whether each iteration of a loop writes to its row, or to memory of its thread."""
+def _writes_rows(loop: Loop) -> bool:
+    """Return whether each iteration of a loop writes only to its row."""
     places = [load for load, is_written in accesses(loop.body) if is_written]
-    rows_only = all(belongs_to_share(load, loop) for load in places)
+    rows_only = all(
+        load.indices[:1] == (loop.index,) and load.buffer.shape[:1] == (loop.extent,)
+        for load in places
+    )
     return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_made(loop.body)}
 
 
-def belongs_to_share(load: Load, row: Loop | None) -> bool:
-    """Return whether only one thread accesses an entry; `row` is the loop over rows around it."""
-    if load.indices[:1] == (PART,):
-        return True
-    return (
-        row is not None
-        and load.indices[:1] == (row.index,)
-        and load.buffer.shape[:1] == (row.extent,)
-    )
-
-
-def shareable(steps: Sequence[Step], buffers: Iterable[Buffer]) -> set[Buffer]:
-    """Select the buffers whose rows threads can share. A step writes to shared buffers only, or to
+def _shareable(steps: Sequence[Step], outputs: Iterable[Buffer]) -> set[Buffer]:
+    """Select the outputs whose rows threads can share. A step writes to shared buffers only, or to
     none of them."""
-    shared = {buffer for buffer in buffers if buffer.shape}
-    while coupled := {b for s in steps if not is_divisible(s, shared) for b in targets(s) & shared}:
+    shared = {buffer for buffer in outputs if buffer.shape}
+    while coupled := {
+        b for s in steps if not _is_divisible(s, shared) for b in targets(s) & shared
+    }:
         shared -= coupled
     return shared
 
@@ -104,7 +195,7 @@ def shareable(steps: Sequence[Step], buffers: Iterable[Buffer]) -> set[Buffer]:
 # Costs
 
 
-def operation_count(step: Step) -> sympy.Expr:
+def _operation_count(step: Step) -> sympy.Expr:
     """Estimate the scalar operations of a step."""
     match step:
         case LoopNest(_, body):
@@ -145,13 +236,13 @@ def _scalar_ops(value: Scalar) -> int:
 # The share of a thread
 
 
-def thread_share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
+def _thread_share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
     """Restrict `step` to thread PART of PARTS: its rows of `shared`. Thread 0 also runs writes to
     other `owned` buffers; every thread runs all other writes."""
     match step:
         case Fill(buffer) if buffer in owned:
             clear = Clear(Load(buffer, ()))
-            return thread_share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
+            return _thread_share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
         case LoopNest(comment, body) if targets(step) & shared:
             return LoopNest(comment, rebuilt(body, _loop_over_share))
         case LoopNest(comment, body) if targets(step) & owned:
@@ -165,7 +256,7 @@ def _loop_over_share(statement: Any) -> Any:
         case Clear(target) if not target.indices:
             inner = Clear(Load(target.buffer, (ROW,)))
             return _loop_over_share(Loop(ROW, target.buffer.shape[0], False, (inner,)))
-        case Loop(index, extent, reduction, body) if writes_rows(statement):
+        case Loop(index, extent, reduction, body) if _writes_rows(statement):
             start, stop = (border(extent, PART + offset, PARTS) for offset in (0, 1))
             return Loop(index, stop, reduction, body, start)
     return None

@@ -19,51 +19,67 @@ from derivatrix.compiler.plan.sample_axis import (
     supports_batch_last,
     uses_sample_count,
 )
-from derivatrix.compiler.plan.steps import BatchLast, Plan, Samples
+from derivatrix.compiler.plan.steps import Allocate, Partition, Plan, Recurrence
 
 MIN_SYSTEMS_BATCH_LAST = 16
 """Fewest samples for which systems of equations are solved in the batch-last layout."""
-MAX_ENTRIES_PER_SAMPLE_RATIO = 24
-"""Largest ratio of the entries of a sample to the number of samples in the batch-last layout: for
-few large samples, BLAS within each sample is faster."""
-MAX_ENTRIES_PER_SAMPLE = 4500
-"""Largest number of entries of a sample in the batch-last layout: several samples must fit in the
-cache together."""
 
 
-def parts(
+def partition_samples(
+    kernel: Plan,
     roots: Sequence[ir.Node],
     arguments: Sequence[ir.Leaf],
     batch_last: Callable[[sympy.Symbol], Plan],
-) -> Samples | None:
-    """Partition a kernel along the first axis of its outputs; None if its samples depend on each
-    other. `roots` are pairwise contractions; `batch_last` plans the kernel of that layout."""
+) -> tuple[Partition, ...]:
+    """Partition a kernel along the first axis of its outputs, with a second partition if another
+    kernel computes many samples in the batch-last layout; none if its samples depend on each other.
+    `roots` are pairwise contractions; `batch_last` plans the kernel of that layout."""
     samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
-        return None
+        return ()
     nodes = ir.topological(roots)
     if not all(root.shape and root.shape[0] == samples for root in roots):
-        return None
+        return ()
     if not is_separable(arguments, nodes, samples):
-        return None
+        return ()
     if any(is_sum_over(node, samples) or uses_sample_count(node, samples) for node in nodes):
-        return None
-    sliced = tuple(bool(leaf.shape) and leaf.shape[0] == samples for leaf in arguments)
+        return ()
+    shapes = [node.shape for node in (*arguments, *roots)]
+    sliced = tuple(shape[:1] == (samples,) for shape in shapes)
     node_ops = [operation_count(node) for node in nodes]
     ops = sympy.Add(*node_ops, *(product(root.shape) for root in roots))
-    has_fixed_ops = any(count.free_symbols and not count.has(samples) for count in node_ops)
-    partition = Samples(sliced, rounded_up(sympy.expand(ops)), has_fixed_ops)
-    if has_fixed_ops or not _solves_systems(nodes, samples):
-        return partition
-    kernel = replace(batch_last(samples), partition=partition)
-    layout = BatchLast(
-        kernel,
-        entries_per_sample=entries(kernel).coeff(samples, 1),
-        min_samples=MIN_SYSTEMS_BATCH_LAST,
-        max_ratio=MAX_ENTRIES_PER_SAMPLE_RATIO,
-        max_entries=MAX_ENTRIES_PER_SAMPLE,
+    repeats_ops = any(count.free_symbols and not count.has(samples) for count in node_ops)
+    slices = [shape[1:] for shape in shapes if shape[:1] == (samples,)]
+    partition = Partition(
+        "samples",
+        None,
+        sliced,
+        tuple(False for _ in shapes),
+        rounded_up(sympy.expand(ops)),
+        entries_per_sample=sympy.Add(*map(product, slices))
+        if _has_large_work_arrays(kernel) and not repeats_ops
+        else sympy.S.Zero,
     )
-    return replace(partition, batch_last=layout)
+    if repeats_ops or not _solves_systems(nodes, samples):
+        return (partition,)
+    plan = batch_last(samples)
+    return partition, replace(
+        partition,
+        kernel=plan,
+        entries_per_sample=entries(plan).coeff(samples, 1),
+        min_samples=MIN_SYSTEMS_BATCH_LAST,
+        is_batch_last=True,
+    )
+
+
+def _has_large_work_arrays(kernel: Plan) -> bool:
+    """Return whether a kernel has work arrays of symbolic size, which should stay in the cache. Not
+    in loops over time, whose steps samples share."""
+    steps = [step for plan in (kernel, *kernel.variants) for step in plan.steps]
+    if any(isinstance(step, Recurrence) for step in steps):
+        return False
+    work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
+    return any(size.free_symbols for buffer in work for size in buffer.shape)
 
 
 def _solves_systems(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:

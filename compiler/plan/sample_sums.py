@@ -26,7 +26,7 @@ from derivatrix.compiler.plan.sample_axis import (
     rounded_up,
     supports_batch_last,
 )
-from derivatrix.compiler.plan.steps import Plan, Sums
+from derivatrix.compiler.plan.steps import Partition, Plan
 
 MIN_OPS_PER_READ = 20
 """Operations per entry read from memory above which a batch-last copy of the entries pays."""
@@ -42,21 +42,16 @@ Output = tuple[str, ir.Node]
 Terms = tuple[list[ir.Node], list[ir.Node]]
 
 
-def sums(
+def partition_sums(
     name: str, outputs: Sequence[Output], arguments: Sequence[ir.Leaf], plan: Callable[..., Plan]
-) -> Sums | None:
+) -> tuple[Partition, ...]:
     """Plan the kernel `name` as sums over parts of the samples, the first axis of some arguments;
-    None if its outputs are no such sums. `outputs` are pairwise contractions, with their names;
+    nothing if its outputs are no such sums. `outputs` are pairwise contractions, with their names;
     `plan` makes the kernel of a part."""
     sizes = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
-    candidates = [
-        _sums_over(size, name, outputs, arguments, plan) for size in sizes if size.is_Symbol
-    ]
-    return max(
-        filter(None, candidates),
-        key=lambda candidate: at_large(candidate.ops_per_sample),
-        default=None,
-    )
+    planned = [_sums_over(size, name, outputs, arguments, plan) for size in sizes if size.is_Symbol]
+    candidates = sorted(filter(None, planned), key=lambda candidate: -at_large(candidate.ops))
+    return tuple(candidates[:1])
 
 
 def _sums_over(
@@ -65,7 +60,7 @@ def _sums_over(
     outputs: Sequence[Output],
     arguments: Sequence[ir.Leaf],
     plan: Callable[..., Plan],
-) -> Sums | None:
+) -> Partition | None:
     """Plan the sums over axes of size `samples`; None if there are none, or if entries of single
     samples or other terms depend on them."""
     roots = [root for _, root in outputs]
@@ -115,16 +110,21 @@ def _sums_over(
     if is_batch_last:
         min_samples = MIN_SAMPLES_BATCH_LAST
     step_count = len((part.variants or (part,))[0].steps)
-    return Sums(
-        part=part,
-        is_whole_kernel=not is_batch_last,
-        sliced=tuple(samples in argument.shape for argument in arguments),
-        per_sample_outputs=tuple(samples in root.shape for root in part_roots.values()),
-        first_part_outputs=tuple(not sampled for sampled, _ in terms.values()),
-        ops_per_sample=rounded_up(ops_per_sample),
+    shapes = [node.shape for node in (*arguments, *part_roots.values())]
+    return Partition(
+        "samples",
+        part,
+        sliced=tuple(samples in shape for shape in shapes),
+        summed=(
+            *(False for _ in arguments),
+            *(bool(terms[name][0]) and samples not in part_roots[name].shape for name in terms),
+        ),
+        ops=rounded_up(ops_per_sample) * samples,
         ops_per_part=rounded_up(fixed_ops) + is_blas_bound * STEP_OVERHEAD_OPS * step_count,
         entries_per_sample=entries(part).coeff(length, 1),
         min_samples=min_samples,
+        is_whole_kernel=not is_batch_last,
+        is_batch_last=is_batch_last,
         is_blas_bound=is_blas_bound and not is_gram_bound and not is_batch_last,
         is_gram_bound=is_gram_bound and not is_batch_last,
     )
@@ -181,7 +181,7 @@ def _gains_from_batch_last(
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
     loads = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
     is_supported = all(supports_batch_last(node, samples) for node in nodes)
-    return is_supported and at_large(ops_per_sample) > MIN_OPS_PER_READ * loads
+    return bool(is_supported and at_large(ops_per_sample) > MIN_OPS_PER_READ * loads)
 
 
 def _unused_symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:

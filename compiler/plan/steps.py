@@ -346,7 +346,7 @@ class BlockCooperative:
 @dataclass(frozen=True)
 class Only:
     """Steps that run only if a condition holds on a parameter in `Plan.part_parameters`: in the
-    call for the first part of the samples, or in one phase."""
+    call for the first part of the samples."""
 
     condition: str
     steps: tuple[Step, ...]
@@ -467,92 +467,52 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """A partition of a kernel's work along the samples, the first axis of all outputs.
+class Partition:
+    """A partition of a kernel's work into parts, which threads compute.
 
-    sliced: for each argument, whether it is sliced along its first axis, too.
-    ops: estimated scalar operations for all samples, by the sizes.
-    has_fixed_ops: whether every part repeats work that does not depend on its length.
-    batch_last: the kernel for the batch-last layout; None if that layout does not pay.
-    """
+    axis: "rows" or "samples". By rows, the kernel of a part takes its number, `part`, and the
+    number of parts, `parts`, and computes its share of the rows of the outputs. By samples, it gets
+    slices of arrays along their first axis; if it sums over samples, also the number of all
+    samples, and whether this part is the first, which adds all terms that are no sums over samples.
+    kernel: the kernel of a part; None if it is the kernel itself, called for some of the samples.
+    is_whole_kernel: whether the kernel for all of the work calls the one of a part, with all of it.
+    is_batch_last: whether the kernel of a part copies its samples to the batch-last layout.
 
-    sliced: tuple[bool, ...]
-    ops: sympy.Expr
-    has_fixed_ops: bool
-    batch_last: BatchLast | None = None
-
-
-@dataclass(frozen=True)
-class BatchLast:
-    """A kernel that copies its samples to the batch-last layout, and when it is called.
-
-    entries_per_sample: memory of a sample, in numbers, by the sizes.
-    min_samples: the fewest samples.
-    max_ratio: the largest ratio of the entries of a sample to the number of samples.
-    max_entries: the most entries of a sample.
-    """
-
-    kernel: Plan
-    entries_per_sample: sympy.Expr
-    min_samples: int
-    max_ratio: int
-    max_entries: int
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A partition of a kernel's work by the rows of its outputs.
-
-    kernel: computes one share of the rows. Its further parameters are `work_arrays`; the number
-    `phase`, if there are several; the number of the share, `part`; and the number of shares,
-    `parts`. phases: their number; all threads finish a phase before the next one begins.
-    work_arrays: buffers that one phase fills for later ones.
-    gain: estimated scalar operations that a second thread takes over, by the sizes.
-    """
-
-    kernel: Plan
-    phases: int
-    work_arrays: tuple[Buffer, ...]
-    gain: sympy.Expr
-
-
-@dataclass(frozen=True)
-class Sums:
-    """A partition of sums over samples, of which threads add up partial sums.
-
-    part: the kernel for a part of the samples. Its further parameters are the number of all
-    samples and whether this is the first part, which adds all terms that are no sums over samples.
-    is_whole_kernel: whether `part`, called for all samples, is the kernel; the plan has no steps.
-
-    Flags of arguments and outputs:
-    sliced: whether an argument is sliced along its first axis.
-    per_sample_outputs: whether an output is no sum and is sliced along its first axis, too.
-    first_part_outputs: whether an output has no sums, so that the first part computes all of it.
+    Flags of arguments, then outputs:
+    sliced: whether an array is sliced along its first axis.
+    summed: whether the results of all parts are added up.
 
     Costs, by the sizes:
-    ops_per_sample: estimated scalar operations for a sample.
-    ops_per_part: estimated scalar operations that each part adds to those for its samples.
-    entries_per_sample: memory of a sample, in numbers.
+    ops: estimated scalar operations that parts divide.
+    ops_per_part: estimated scalar operations that each part adds to those.
+    entries_per_sample: memory of a sample, in numbers, if threads compute blocks of samples that
+    fit in the cache; else 0.
 
     Limits:
-    min_samples: fewest samples for which one thread calls `part`; 1 if only several threads do.
+    min_samples: fewest samples of a block, or for which the batch-last layout is used.
     is_blas_bound: whether BLAS does most of the work, so that parts pay only if the arrays of all
     samples exceed the cache.
     is_gram_bound: whether BLAS computes matrices A' diag(w) A for most of the work, which threads
     of ours share better than its own; `is_blas_bound` is for other products.
     """
 
-    part: Plan
-    is_whole_kernel: bool
+    axis: Literal["rows", "samples"]
+    kernel: Plan | None
     sliced: tuple[bool, ...]
-    per_sample_outputs: tuple[bool, ...]
-    first_part_outputs: tuple[bool, ...]
-    ops_per_sample: sympy.Expr
-    ops_per_part: sympy.Expr
-    entries_per_sample: sympy.Expr
-    min_samples: int
-    is_blas_bound: bool
-    is_gram_bound: bool
+    summed: tuple[bool, ...]
+    ops: sympy.Expr
+    ops_per_part: sympy.Expr = sympy.S.Zero
+    entries_per_sample: sympy.Expr = sympy.S.Zero
+    min_samples: int = 1
+    is_whole_kernel: bool = False
+    is_batch_last: bool = False
+    is_blas_bound: bool = False
+    is_gram_bound: bool = False
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether results of parts are added up."""
+        return any(self.summed)
 
 
 @dataclass(frozen=True)
@@ -562,7 +522,8 @@ class Plan:
     outputs: (public name, buffer); sizes: named sizes, read off the arguments.
     constants: (name, array) of tables that the module has as variables.
     part_parameters: names of further parameters, numbers that select a part of the work.
-    partition: how threads share the work; None if they do not.
+    partitions: how threads share the work, if they do: at most one of this kernel, and one of
+    another that computes many samples in the batch-last layout.
     """
 
     name: str
@@ -572,7 +533,7 @@ class Plan:
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
     part_parameters: tuple[str, ...] = ()
-    partition: Rows | Samples | Sums | None = None
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def variants(self) -> tuple[Plan, ...]:
@@ -582,12 +543,20 @@ class Plan:
 
     @property
     def inner(self) -> tuple[Plan, ...]:
-        """The plans of the kernels that this one calls: its variants, and the kernel for parts of
+        """The plans of the kernels that this one calls: its variants, and the kernels for parts of
         the samples."""
-        match self.partition:
-            case Sums(part=part) | Samples(batch_last=BatchLast(kernel=part)):
-                return (*self.variants, *part.variants, part)
-        return self.variants
+        parts = [part.kernel for part in self.partitions if part.kernel and part.axis == "samples"]
+        return (*self.variants, *(plan for part in parts for plan in (*part.variants, part)))
+
+    @property
+    def partition(self) -> Partition | None:
+        """How threads share the work of this kernel; None if they do not."""
+        return next((part for part in self.partitions if not part.is_batch_last), None)
+
+    @property
+    def batch_last(self) -> Partition | None:
+        """How threads share the work of the kernel for many samples; None if there is none."""
+        return next((part for part in self.partitions if part.is_batch_last), None)
 
     @property
     def with_callees(self) -> tuple[Plan, ...]:
@@ -597,22 +566,10 @@ class Plan:
         return (*(plan for callee in callees for plan in callee.with_callees), self)
 
     @property
-    def has_cache_blocks(self) -> bool:
-        """Whether threads compute blocks of samples that fit in the cache: this pays if there are
-        work arrays of symbolic size, but for loops over time, whose steps samples share."""
-        steps = [step for plan in (self, *self.variants) for step in plan.steps]
-        if any(isinstance(step, Recurrence) for step in steps):
-            return False
-        work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
-        has_large = any(size.free_symbols for buffer in work for size in buffer.shape)
-        partition = self.partition
-        return isinstance(partition, Samples) and not partition.has_fixed_ops and has_large
-
-    @property
     def whole(self) -> Plan:
         """The plan whose steps are those of the kernel: that of a part, if it does all the work."""
         match self.partition:
-            case Sums(part=part, is_whole_kernel=True):
+            case Partition(axis="samples", kernel=Plan() as part, is_whole_kernel=True):
                 return part
         return self
 

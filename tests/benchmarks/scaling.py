@@ -58,12 +58,6 @@ SUBJECTS = (
     ),
     Subject("rows", Form(memory=True), "X X jacobian", tuple({"n": n} for n in (48, 56, 64, 72))),
     Subject(
-        "phases",
-        Form(phases=4, memory=True),
-        "A B C d vjp",
-        tuple({"n": n} for n in (1500, 2000, 2500, 3000)),
-    ),
-    Subject(
         "sums",
         Form(sums=True),
         "Gaussian mixture gradient",
@@ -122,9 +116,11 @@ def recorded(pool: Any) -> Iterator[list[tuple[int, int]]]:
     """The numbers of threads and parts of the work that is shared meanwhile, after (1, 1)."""
     usual, result = pool.submit, [(1, 1)]
 
-    def submit(shared: object, threads: int, parts: int, *others: object) -> bool:
-        result.append((threads, parts))
-        return usual(shared, threads, parts, *others)
+    def submit(
+        compute: object, threads: int, numbers: tuple[int, int, int], *others: object
+    ) -> bool:
+        result.append((threads, numbers[1]))
+        return usual(compute, threads, numbers, *others)
 
     pool.submit = submit
     try:

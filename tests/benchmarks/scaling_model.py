@@ -18,19 +18,17 @@ from scipy.optimize import least_squares
 
 
 class Form(NamedTuple):
-    """A way of sharing work. phases: how many times a call has parts done; memory: whether bytes
-    take the time; sums: whether parts have results that are added up; blas: whether the threads are
-    BLAS's own, which need no lock of Python's."""
+    """A way of sharing work. memory: whether bytes take the time; sums: whether parts have results
+    that are added up; blas: whether the threads are BLAS's own, which need no lock of Python's."""
 
-    phases: int = 1
     memory: bool = False
     sums: bool = False
     blas: bool = False
 
 
 class Call(NamedTuple):
-    """A call: its work, how many numbers its results are, how many threads do how many parts of
-    each phase, and its seconds, 0 where they are not measured."""
+    """A call: its work, how many numbers its results are, how many threads do how many parts, and
+    its seconds, 0 where they are not measured."""
 
     work: float
     results: int
@@ -65,10 +63,10 @@ class Model(NamedTuple):
         """The seconds of a call, by what takes them; `work` is what threads would take that nothing
         keeps from it."""
         work = self.unit * call.work
-        each = work / form.phases / call.parts
+        each = work / call.parts
         ready = [0.0] * call.threads
-        level = form.phases * simulated(ready, call.parts, each)
-        claimed = form.phases * simulated(ready, call.parts, each, machine.claim)
+        level = simulated(ready, call.parts, each)
+        claimed = simulated(ready, call.parts, each, machine.claim)
         woken = (call.threads - 1) * machine.wake
         begin = [woken + number * machine.start for number in range(call.threads)]
         began = simulated(ready if form.blas else begin, call.parts, each, machine.claim)
@@ -79,7 +77,7 @@ class Model(NamedTuple):
             "one thread alone": self.alone,
             "uneven parts": level - work / call.threads,
             "taking parts": claimed - level,
-            "beginning": began - claimed / form.phases,
+            "beginning": began - claimed,
             "processors": level * self.slower * shared,
             "memory": level * waiting,
             "adding up": machine.add * call.results * call.parts * (form.sums and shared),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from derivatrix.compiler.driver.pipeline import generate
 from tests.benchmarks.contestants.derivatrix import Derivatrix
 from tests.benchmarks.record import Case
 from tests.benchmarks.rows import ROWS
-from tests.benchmarks.scaling import SUBJECTS, beginning, called, pool_of, predicted
+from tests.benchmarks.scaling import beginning, called, pool_of, predicted
 from tests.benchmarks.scaling_model import Call, Form, Machine, Model, fitted, simulated
 from tests.packages import support_file
 
@@ -37,7 +35,7 @@ def test_who_is_free_takes_the_next_part(
     assert simulated(begin, parts, 1.0, claim) == expected
 
 
-@pytest.mark.parametrize("form", [Form(), Form(phases=4, memory=True), Form(sums=True)])
+@pytest.mark.parametrize("form", [Form(), Form(memory=True), Form(sums=True)])
 def test_a_model_is_found_again(form: Form) -> None:
     model = Model(2e-5, 3e-10, 0.25)
     sizes = [(work, results) for work in (1e6, 1e7, 1e8) for results in (10, 10_000)]
@@ -55,21 +53,11 @@ def test_threads_that_nothing_keeps_from_work() -> None:
     two = one._replace(threads=2, parts=2)
     speed, _ = predicted(model, one, two, Form(), IDEAL._replace(start=0.1))
     assert speed == pytest.approx(1 / 0.6)  # the second half begins 0.1 s later
-    assert model.seconds(one, Form(phases=4), IDEAL) == pytest.approx(1)
     summed = Call(1e9, 1_000, 64, 64)
     speed, most = predicted(model, one, summed, Form(sums=True), IDEAL._replace(add=1e-6))
     assert most == "adding up" and speed == pytest.approx(1 / (1 / 64 + 64e-3))
     speed, most = predicted(model._replace(alone=1), one, many, Form(), IDEAL)
     assert most == "one thread alone" and speed == pytest.approx(2 / (1 + 1 / 64))
-
-
-def test_phases_are_those_of_the_module() -> None:
-    for subject in SUBJECTS:
-        case = subject.cases()[0]
-        data = generate(case.row.function.with_kinds([case.row.kind])).data
-        shared = rf"ParallelKernel\(_{case.row.kind}_kernel_rows,[^)]*\),\s+'w+hpn',\s+(\d+)"
-        result = re.search(shared, data)
-        assert int(result[1] if result else 1) == subject.form.phases
 
 
 def test_a_call_is_measured_and_checked() -> None:

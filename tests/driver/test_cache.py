@@ -17,7 +17,7 @@ from llvmlite import binding
 import derivatrix as dx
 from derivatrix.compiler.driver import build, derivation_cache
 from derivatrix.runtime import cache
-from derivatrix.templates.support.internals import machine_code, user_cache
+from derivatrix.templates.support.internals import user_cache
 
 n = dx.dims("n")
 a = dx.vector("a", n)
@@ -405,7 +405,7 @@ def test_texts_of_other_packages_are_not_known(tmp_path, line, known):
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(tmp_path))
-    assert bool(machine_code.text_digest(module.function)) == known
+    assert bool(user_cache.text_digest(module.function)) == known
 
 
 COMPILED = (

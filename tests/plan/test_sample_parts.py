@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +18,6 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
-from derivatrix.compiler.plan.steps import Samples
 from derivatrix.templates.support.cpu import parts
 from tests.packages import sharing, support_file, warmed, with_threads
 
@@ -32,14 +30,15 @@ shared = dx.function("shared", [x, W], dx.tanh(W @ x), batch=[x])
 
 def sliced(function: dx.Function, kind: str) -> tuple[bool, ...] | None:
     made = kernel_plan(Derivatives(function), kind).partition
-    return made.sliced if isinstance(made, Samples) else None
+    by_samples = made is not None and made.axis == "samples" and not made.has_sums
+    return made.sliced if made and by_samples else None
 
 
 def test_what_is_cut() -> None:
-    assert sliced(inverse, "vjp") == (True, True)
-    assert sliced(shared, "jvp") == (True, False, True, False)
+    assert sliced(inverse, "vjp") == (True, True, True)
+    assert sliced(shared, "jvp") == (True, False, True, False, True)
     assert sliced(shared, "vjp") is None  # the cotangent of W is a sum over the samples
-    assert sliced(dx.function("f", [S], dx.softmax(S, axis=1)), "value") == (True,)
+    assert sliced(dx.function("f", [S], dx.softmax(S, axis=1)), "value") == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -91,43 +90,60 @@ def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     of its own."""
     layer = Derivatives(dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x]))
     solved = Derivatives(dx.function("solved", [x, V], dx.tanh(dx.solve(V, x)), batch=[x]))
-    assert kernel_plan(layer, "jvp").has_cache_blocks
-    assert not kernel_plan(solved, "value").has_cache_blocks
-    assert not kernel_plan(Derivatives(inverse), "vjp").has_cache_blocks
+    cases = (layer, "jvp"), (solved, "value"), (Derivatives(inverse), "vjp")
+    partitions = [kernel_plan(*case).partition for case in cases]
+    assert [p is not None and p.entries_per_sample != 0 for p in partitions] == [True, False, False]
     asked: list[int] = []
 
-    def shared(
-        words: np.ndarray, count: int, length: int, real: np.dtype, given: Sequence[Any]
-    ) -> bool:
-        assert (real, length, len(given)) == (np.float64, 10, 3)
-        asked.append(count)
+    def compute(words: np.ndarray, numbers: tuple, real: np.dtype, given: Sequence[Any]) -> bool:
+        assert (real, numbers[0], len(given)) == (np.float64, 10, 3)
+        asked.append(numbers[1])
         return False
 
     def whole(*given: Any) -> None:
-        asked.append(1)
+        asked.append(0)
 
     monkeypatch.setattr(parts, "_BLOCK_BYTES", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
-    in_parts, in_blocks = (
-        parts._in_parts(whole, shared, partial(parts._by_samples, (True, False), cache_blocks))
-        for cache_blocks in (False, True)
+    shared, sliced = (
+        parts.SharedKernel(whole, whole, ("real:2", "real:2", "real:2"), codes)
+        for codes in ("sws", "sss")
     )
-    in_blocks((10,), given, np.ones(4), out)
+    for kernel in (shared, sliced):
+        monkeypatch.setattr(kernel, "compute", compute)
+    shared((given, np.ones(4), out), 10, 8)
     assert asked.pop() == 2  # of 7 samples at most
-    in_blocks((10,), given, np.ones((10, 4)), out)
-    assert asked.pop() == 1  # what each part reads as a whole is as large
+    shared((given, np.ones((10, 4)), out), 10, 8)
+    assert asked.pop() == 0  # what each part reads as a whole is as large
+    sliced((given, given, out), 10, 12)
+    assert asked.pop() == 3  # of 4 samples at most
     least = parts.MIN_OPS_PER_THREAD
     for threads, work, count in [(2, least, 2), (99, 3 * least, 4), (99, 1e9, 10)]:
         monkeypatch.setattr(parts, "_THREADS", threads)
-        in_parts((int(work),), given, np.ones(4), out)
+        shared((given, np.ones(4), out), int(work))
         assert asked.pop() == count
     monkeypatch.setattr(parts, "_THREADS", 3)
-    in_blocks((10**7,), given, np.ones(4), out)
+    shared((given, np.ones(4), out), 10**7, 8)
     assert asked.pop() == 3
     monkeypatch.setattr(parts, "_BLOCK_BYTES", 64)
-    in_blocks((10**7,), given, np.ones(4), out)
+    shared((given, np.ones(4), out), 10**7, 8)
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
+    monkeypatch.setattr(parts, "_THREADS", 1)
+    monkeypatch.setattr(parts, "_BLAS_BLOCK_BYTES", 320)
+    lengths = []
+    for codes, options in [
+        ("SwS", {}),
+        ("awo", {}),
+        ("awo", {"is_blas_bound": True}),
+        ("awo", {"is_gram_bound": True}),
+    ]:
+        kernel = parts.SharedKernel(whole, whole, shared.kinds, codes, **options)
+        monkeypatch.setattr(kernel, "compute", compute)
+        lengths.append(kernel.block_length((given, np.ones(2), out), 8, 1))
+        kernel((given, np.ones(2), np.empty(4)), 10, 8)
+    assert lengths == [2, 1, 5, 1]
+    assert asked == [5, 1, 1, 0]  # one thread adds up blocks, but for a Gram matrix
 
 
 def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sample_sums
-from derivatrix.compiler.plan.steps import Gemm, Plan, Sums
+from derivatrix.compiler.plan.steps import Gemm, Partition, Plan
 from derivatrix.compiler.plan.visit import buffers
 from tests.packages import sharing, support_file, warmed, with_threads
 from tests.plain import check_plain
@@ -69,6 +69,13 @@ def planned(function: Function, kind: str) -> Plan:
     return kernel_plan(function.derivatives, kind)
 
 
+def sums_of(function: Function, kind: str) -> Partition:
+    """The partition of a kernel whose parts are added up."""
+    (partition,) = planned(function, kind).partitions
+    assert partition.has_sums
+    return partition
+
+
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("sizes", [{"N": 7, "n": 3, "m": 2}, {"N": 1, "n": 2, "m": 4}])
 @pytest.mark.parametrize("reuse", [0, sample_sums.MIN_OPS_PER_READ])
@@ -79,8 +86,7 @@ def test_parts_add_up(
     samples as the last axis in memory, if that is possible."""
     monkeypatch.setattr(sample_sums, "MIN_OPS_PER_READ", reuse)
     function, kind = ADDED[name]
-    kernel = planned(function, kind)
-    assert isinstance(kernel.partition, Sums)
+    assert sums_of(function, kind).has_sums
     check_plain(function, kind, {**sizes, "batch": sizes["N"]})
 
 
@@ -88,34 +94,34 @@ def test_parts_add_up(
 def test_what_is_not_added_part_by_part(name: str) -> None:
     """Samples that need others first; results that are not linear in sums; products of matrices,
     which have threads of their own."""
-    assert not isinstance(planned(*TOGETHER[name]).partition, Sums)
+    assert not any(partition.has_sums for partition in planned(*TOGETHER[name]).partitions)
 
 
 def test_what_is_cut() -> None:
-    sums = planned(*ADDED["by samples too"]).partition
-    assert isinstance(sums, Sums)
-    assert (sums.sliced, sums.per_sample_outputs) == ((True, False, False), (True, False))
-    sums = planned(*ADDED["logistic"]).partition
-    assert isinstance(sums, Sums)
-    assert (sums.sliced, sums.per_sample_outputs) == ((True, False, True), (False, False))
+    sums = sums_of(*ADDED["by samples too"])
+    assert sums.sliced == (True, False, False, True, False)
+    assert sums.summed == (False, False, False, False, True)
+    sums = sums_of(*ADDED["logistic"])
+    assert sums.sliced == (True, False, True, False, False)
+    assert sums.summed == (False, False, False, True, True)
 
 
 def test_the_order_of_axes() -> None:
     """Samples come last in memory where what is read is used often; short axes then do no harm."""
-    mixture, linear = (planned(*ADDED[name]).partition for name in ("mixture", "logistic"))
-    assert isinstance(mixture, Sums) and isinstance(linear, Sums)
+    mixture, linear = (sums_of(*ADDED[name]) for name in ("mixture", "logistic"))
+    assert mixture.kernel is not None and (mixture.is_batch_last, linear.is_batch_last) == (1, 0)
     assert mixture.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST and linear.min_samples == 1
-    made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
-    assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
+    made = [buffer for step in mixture.kernel.steps for buffer in buffers(step)]
+    assert "softmax_columns" in set(map(kernel_name, mixture.kernel.kernels))
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
     assert work and all(str(shape[-1]) == "N_part" for shape in work if len(shape) > 1)
 
 
 def test_a_stack_of_products_with_the_samples_last() -> None:
     """BLAS multiplies without copies."""
-    sums = planned(*ADDED["stack of products"]).partition
-    assert isinstance(sums, Sums) and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
-    products = [step for step in sums.part.steps if isinstance(step, Gemm)]
+    sums = sums_of(*ADDED["stack of products"])
+    assert sums.kernel is not None and sums.min_samples == sample_sums.MIN_SAMPLES_BATCH_LAST
+    products = [step for step in sums.kernel.steps if isinstance(step, Gemm)]
     assert len(products) == 2
     work = {buffer for step in products for buffer in buffers(step) if buffer.role == "work"}
     assert [str(buffer.shape[-1]) for buffer in work] == ["N_part"] * 3
@@ -125,8 +131,8 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are added up part by part, where the arrays of all samples do not stay in the cache, by
     one thread or by several: BLAS has one for each part."""
     function, kind = ADDED["layers"]
-    sums = planned(function, kind).partition
-    assert isinstance(sums, Sums) and sums.is_blas_bound and sums.min_samples == 1
+    sums = sums_of(function, kind)
+    assert sums.is_blas_bound and sums.min_samples == 1
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
@@ -143,8 +149,8 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weighted_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread computes the one of its samples, by one thread of BLAS."""
     function = ADDED["logistic"][0]
-    sums = planned(function, "hessian").partition
-    assert isinstance(sums, Sums) and sums.is_gram_bound and not sums.is_blas_bound
+    sums = sums_of(function, "hessian")
+    assert sums.is_gram_bound and not sums.is_blas_bound
     module = dx.compile(function)
     generator = np.random.default_rng(0)
     samples, targets = generator.normal(size=(4000, 40)), generator.normal(size=4000)
@@ -203,7 +209,7 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
     np.testing.assert_allclose(result, out, rtol=1e-9, atol=1e-9)
-    assert len(sharing(module, "gradient_kernel").addresses) == 1
+    assert len(sharing(module, "gradient_kernel", "batch_last").addresses) == 1
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -237,7 +243,7 @@ def test_a_part_may_make_arrays() -> None:
     random = np.random.default_rng(0)
     shapes = (4, 4), (2000, 4, 3), (2000, 4, 4)
     a, b, cotangents = (random.normal(size=shape) for shape in shapes)
-    assert "by_sums" in Path(module.__file__).read_text("utf-8")
+    assert sharing(module, "vjp_kernel").codes == "wawaoflb"
     result = module.vjp(a, b, np.eye(4), cotangents)
     few = range(0, 2000, 5)
     singly = [module.vjp(a, b[i : i + 5], np.eye(4), cotangents[i : i + 5]) for i in few]
@@ -247,7 +253,7 @@ def test_a_part_may_make_arrays() -> None:
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The types that callers' arrays have, in both precisions: calls compile nothing more."""
     module = warmed(tmp_path, ADDED["by samples too"][0])
-    kernels = sharing(module, "gradient_kernel").kernel.for_kernels(), module.gradient_kernel
+    kernels = sharing(module, "gradient_kernel").part.for_kernels(), module.gradient_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
         module.gradient(np.ones((80000, 30), real), np.ones(30, real))

@@ -77,7 +77,7 @@ def test_memory_does_not_depend_on_the_samples() -> None:
     kernel = kernel_plan(SIDE_BY_SIDE["inverse"][0].derivatives, "vjp")
     buffers = [b for step in kernel.steps if isinstance(step, Allocate) for b in step.buffers]
     assert buffers and all(size.is_Integer for buffer in buffers for size in buffer.shape)
-    assert not kernel.has_cache_blocks
+    assert kernel.partition is not None and kernel.partition.entries_per_sample == 0
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])

@@ -18,8 +18,7 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.templates.support.cpu import thread_pool
-from derivatrix.templates.support.cpu.shared_work import worker_loop
-from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
+from derivatrix.templates.support.cpu.thread_pool import _ThreadPool, worker_loop
 from tests.packages import support_file
 from tests.templates.test_thread_pool import check_counts
 

@@ -23,7 +23,8 @@ from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from derivatrix.templates.support.cpu.shared_work import WORDS, ParallelKernel
+from derivatrix.templates.support.cpu.parts import SharedKernel
+from derivatrix.templates.support.cpu.thread_pool import WORDS
 from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
 from tests import ROOT
 
@@ -148,10 +149,10 @@ def unknown_arguments_are_refused_at_once() -> bool:
 
 
 def parts_are_called_by_address() -> bool:
-    kernel = ParallelKernel(compiled(doubled.py_func), ["real:1", "real:1"], "ss")
+    kernel = SharedKernel(None, compiled(doubled.py_func), ["real:1", "real:1"], "ss")
     out = np.zeros(3)
     words = np.zeros(WORDS, np.int64)
-    failed = kernel(words, 3, 3, out.dtype, (np.arange(3.0), out))
+    failed = kernel.compute(words, (3, 3, 1), out.dtype, (np.arange(3.0), out))
     return not failed and bool((out == [0, 2, 4]).all())
 
 

@@ -6,30 +6,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from derivatrix.templates.support.cpu.shared_work import (
+from derivatrix.templates.support.cpu.parts import SharedKernel
+from derivatrix.templates.support.cpu.thread_pool import (
     NEXT,
     WORDS,
-    ParallelKernel,
+    _ThreadPool,
     atomic_add,
     worker_loop,
 )
-from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
 from derivatrix.templates.support.internals.functions import compiled
 
 
 @compiled(counted=True)
-def count_part(rows, counts, part_counts, number, part, parts, first, last):
+def count_part(rows, counts, part_counts, number, part, parts, first, last, block):
     """Notes all that a part gets."""
     rows[:] += number
     counts[0] += last - first
     counts[1] += rows.shape[0]
     counts[2] += part
-    part_counts[part] += parts
+    part_counts[part] += parts * block
 
 
 @compiled()
@@ -50,19 +51,33 @@ def fail_part(marks, part):
 
 
 @compiled()
-def note_phase(notes, number, sums, phase, part):
-    notes[phase, part] += number + phase
-    if phase == 0 and part == 0:
+def note_number(notes, number, sums, part):
+    notes[part] += number
+    if part == 0:
         sums[()] = number
 
 
-COUNT = ParallelKernel(
-    count_part, ["real:2", "int64:1", "int64:1", "real", *["intp"] * 4], "sowwpnfl"
-)
-COUNT_ALIGNED = ParallelKernel(count_part, COUNT.kinds, "Sowwpnfl")
-MEET = ParallelKernel(meet_others, ["int64:1", "intp", "intp"], "wpn")
-FAIL = ParallelKernel(fail_part, ["int64:1", "intp"], "wp")
+def shared(part: Any, kinds: Sequence[str], codes: str) -> SharedKernel:
+    return SharedKernel(None, part, kinds, codes)
+
+
+COUNT = shared(count_part, ["real:2", "int64:1", "int64:1", "real", *["intp"] * 5], "sowwpnflb")
+COUNT_ALIGNED = shared(count_part, COUNT.kinds, "Sowwpnflb")
+MEET = shared(meet_others, ["int64:1", "intp", "intp"], "wpn")
+FAIL = shared(fail_part, ["int64:1", "intp"], "wp")
 FLOAT = np.dtype(np.float64)
+
+
+def submitted(
+    pool: _ThreadPool,
+    kernel: SharedKernel,
+    count: int,
+    length: int,
+    given: Sequence[Any],
+    real: Any = FLOAT,
+) -> bool:
+    """Let threads do so many parts of a kernel; whether one failed."""
+    return bool(pool.submit(kernel.compute, count, (length, count, 1), real, given))
 
 
 @pytest.fixture
@@ -76,7 +91,7 @@ def pool() -> Iterator[_ThreadPool]:
 def check_counts(pool: _ThreadPool, count: int, length: int) -> None:
     rows, counts = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
     part_counts = np.zeros(count, np.int64)
-    assert not pool.submit(COUNT, count, count, length, FLOAT, (rows, counts, part_counts, 2.5))
+    assert not submitted(pool, COUNT, count, length, (rows, counts, part_counts, 2.5))
     assert (rows == 2.5).all()
     borders = np.arange(count + 1) * length // count
     np.testing.assert_array_equal(counts[:, 0], np.diff(borders))
@@ -94,18 +109,18 @@ def test_every_part_is_done_once(pool: _ThreadPool, count: int, length: int) -> 
 def test_parts_of_samples_begin_with_a_cache_line(pool: _ThreadPool) -> None:
     counts, part_counts = np.zeros((3, 3), np.int64), np.zeros(3, np.int64)
     rows = (np.zeros((50, 2)), counts, part_counts, 1.0)
-    assert not pool.submit(COUNT_ALIGNED, 3, 3, 50, FLOAT, rows)
+    assert not submitted(pool, COUNT_ALIGNED, 3, 50, rows)
     np.testing.assert_array_equal(counts[:, 0], [16, 16, 18])
     np.testing.assert_array_equal(counts[:, 1], counts[:, 0])
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
-def test_phases_and_numbers(pool: _ThreadPool, real: type) -> None:
-    """A kernel of two phases is given a number, an array without axes, and the phase."""
-    kernel = ParallelKernel(note_phase, ["real:2", "real", "real:0", "intp", "intp"], "wwwhp", 2)
-    notes, sums = np.zeros((2, 4), real), np.zeros((), real)
-    assert not pool.submit(kernel, 2, 4, 0, np.dtype(real), (notes, real(0.5), sums))
-    np.testing.assert_array_equal(notes, [[0.5] * 4, [1.5] * 4])
+def test_numbers(pool: _ThreadPool, real: type) -> None:
+    """A kernel is given a number and an array without axes."""
+    kernel = shared(note_number, ["real:1", "real", "real:0", "intp"], "wwwp")
+    notes, sums = np.zeros(4, real), np.zeros((), real)
+    assert not submitted(pool, kernel, 4, 0, (notes, real(0.5), sums), np.dtype(real))
+    np.testing.assert_array_equal(notes, [0.5] * 4)
     assert sums == 0.5
 
 
@@ -130,7 +145,7 @@ def test_callers_may_meet(pool: _ThreadPool) -> None:
 
 def check_meeting(pool: _ThreadPool, count: int) -> None:
     started = np.zeros(1, np.int64)
-    assert not pool.submit(MEET, count, count, 0, FLOAT, (started,))
+    assert not submitted(pool, MEET, count, 0, (started,))
     assert started[0] == count
 
 
@@ -155,7 +170,7 @@ def test_a_caller_with_much_to_do_between(pool: _ThreadPool) -> None:
 def test_a_part_may_fail(pool: _ThreadPool) -> None:
     for count in (3, 4, 9):
         marks = np.zeros(count, np.int64)
-        assert pool.submit(FAIL, count, count, 0, FLOAT, (marks,)) == (count > 3)
+        assert submitted(pool, FAIL, count, 0, (marks,)) == (count > 3)
         assert (marks == 1).all()
     check_counts(pool, 3, 10)
 
@@ -163,7 +178,7 @@ def test_a_part_may_fail(pool: _ThreadPool) -> None:
 def test_nobody_helps(pool: _ThreadPool) -> None:
     """Whoever offers work does what nobody takes."""
     marks = np.zeros(3, np.int64)
-    assert not FAIL(np.zeros(WORDS, np.int64), 3, 0, FLOAT, (marks,))
+    assert not FAIL.compute(np.zeros(WORDS, np.int64), (0, 3, 1), FLOAT, (marks,))
     assert (marks == 1).all()
 
 

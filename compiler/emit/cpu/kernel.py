@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import sympy
@@ -18,6 +18,7 @@ from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.infix import MULTIPLY
 from derivatrix.compiler.plan.inner_products import with_inner_products
 from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import borders
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -44,7 +45,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import all_names, operations
+from derivatrix.compiler.plan.visit import all_names, buffers, operations, renamed
 from derivatrix.compiler.targets import cpu
 
 FUNCTIONS = {
@@ -115,23 +116,17 @@ class KernelText:
     names: frozenset[str] = field(default=frozenset(), compare=False)
 
 
-def kernel_text(
-    plan: Plan,
-    owner: str,
-    summary: str,
-    checked: str | None = None,
-    bounds: Mapping[sympy.Basic, sympy.Basic] | None = None,
-) -> KernelText:
+def kernel_text(plan: Plan, owner: str, summary: str, checked: str | None = None) -> KernelText:
     """Print the kernel of a plan, in parts that a template joins.
 
     owner: the name of the declared function, for messages. checked: the signature, for readers, of
     a kernel that checks its arguments; None for a kernel that only other kernels call.
-    bounds: bounds of loops over a share of the rows, with the names of their variables.
     """
-    plan = with_inner_products(plan)
+    bounds = _named_borders(plan)
+    plan = with_inner_products(replace(plan, steps=renamed(plan.steps, bounds)))
     writer = _Writer(plan, owner)
     steps = writer.steps(plan.steps)
-    shares = [f"{name} = {writer.index(bound)}" for bound, name in (bounds or {}).items()]
+    shares = [f"{name} = {writer.index(bound)}" for bound, name in bounds.items()]
     sizes = _size_lines(plan, writer.names)
     real_type = f"{writer.output}.dtype.type"
     real = [f"real = {real_type}"] if "real" in writer.names else []
@@ -157,11 +152,23 @@ def kernel_text(
     )
 
 
-def _decorator(plan: Plan, bounds: Mapping[sympy.Basic, sympy.Basic] | None) -> str:
+def _decorator(plan: Plan, bounds: Mapping[sympy.Basic, sympy.Basic]) -> str:
     """Name the decorator of a kernel that programs call, or of a share or part of one."""
     if not plan.part_parameters:
         return "generated.kernel"
-    return "generated.part" if bounds is None else "generated.share"
+    return "generated.share" if bounds else "generated.part"
+
+
+def _named_borders(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """Name the bounds of loops over a share of the rows. LLVM makes vector code only if variables
+    hold them."""
+    bounds = borders(plan)
+    if not bounds:
+        return {}
+    used_names = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    used_names += [kernel_name(kernel) for kernel in plan.kernels]
+    names = Names([*used_names, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in bounds}
 
 
 def _commented(line: str, comment: str) -> list[str]:

@@ -5,33 +5,21 @@ In the second file, the kernel NAME is `_NAME`, its share or part `_NAME_share` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import sympy
 
 from derivatrix.compiler.emit.cpu.kernel import array_parameters
-from derivatrix.compiler.emit.cpu.rows import borders
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.public_functions import if_lines, indented, size_lines, variable
 from derivatrix.compiler.emit.signatures import lengths, with_public_sizes
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.row_shares import PART, PARTS
-from derivatrix.compiler.plan.steps import (
-    Allocate,
-    Gemm,
-    Newton,
-    Plan,
-    Recurrence,
-    Rows,
-    Samples,
-    Sums,
-)
-from derivatrix.compiler.plan.visit import renamed
-from derivatrix.templates.support.common.limits import (
+from derivatrix.compiler.plan.steps import Allocate, Gemm, Newton, Partition, Plan, Recurrence
+from derivatrix.templates.support.common.conventions import (
     MAX_HEAP_ENTRIES,
     MAX_SERIAL_BLAS_ENTRIES,
     MAX_SERIAL_STEP_ENTRIES,
@@ -40,30 +28,22 @@ from derivatrix.templates.support.common.limits import (
 
 BATCH_LAST_BLOCK_SAMPLES = 344
 """Samples that one thread computes at a time in the batch-last layout."""
+MIN_BATCH_LAST_PART = 72
+"""Fewest samples of a part in the batch-last layout."""
+MIN_BLAS_SAMPLES = 32
+"""Fewest samples in a block that BLAS multiplies."""
+MIN_WORK_RATIO = 8
+"""Smallest ratio of the work for the samples of a block to the work that every part repeats."""
+MAX_ENTRIES_PER_SAMPLE_RATIO = 24
+"""Largest ratio of the entries of a sample to the number of samples in the batch-last layout: for
+few large samples, BLAS within each sample is faster."""
+MAX_ENTRIES_PER_SAMPLE = 4500
+"""Largest number of entries of a sample in the batch-last layout: several samples must fit in the
+cache together."""
 MAX_CACHED_ENTRIES = 120_000
 """Entries of all samples up to which they stay in the cache, so that blocks do not pay."""
 MAX_OPS_PER_ENTRY = 40
 """Operations per entry above which cache blocks do not pay."""
-
-
-@dataclass(frozen=True)
-class _Sharing:
-    """The texts by which threads share the work of a kernel.
-
-    is_serial: condition on sizes under which one thread does the work; costs: the numbers in it and
-    in `in_parts`, the call by which several do; "" if the kernel is not called in parts.
-    is_unsuited: condition under which that is so, and else another function does the work in one
-    thread, and the call `others_in_parts` in several; "" if there is no other.
-    definitions: lines that define all these functions. share: the share that is the kernel, if any.
-    """
-
-    is_serial: str
-    costs: Sequence[sympy.Expr]
-    definitions: list[str]
-    in_parts: str
-    is_unsuited: str = ""
-    others_in_parts: str = ""
-    share: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,10 +68,13 @@ class KernelCall:
 
 def kernel_call(plan: Plan) -> KernelCall:
     """Write the call of the kernel of a plan."""
-    sharing, passed, counts = _sharing(plan), _passed(plan), _entry_counts(plan)
+    passed, counts = _passed(plan), _entry_counts(plan)
     limits = {key: f"{size_text(plan, count)} <= {LIMITS[key]}" for key, count in counts.items()}
-    kernel, one_thread = sharing.share or f"_{plan.name}", f"_{plan.name}_by_one_thread"
-    arguments, is_small = f"{passed}, 0, 1" if sharing.share else passed, limits.get("matrices")
+    usual, layout = plan.partition, plan.batch_last
+    is_serial = _is_serial(plan, plan.partitions[0]) if plan.partitions else ""
+    kernel, arguments = f"_{plan.name}", passed
+    if usual is not None and usual.axis == "rows" and usual.is_whole_kernel:
+        kernel, arguments = f"_{plan.name}_share", f"{passed}, 0, 1"
 
     def in_pool(function: str) -> str:
         run = "_THREAD_POOL.run"
@@ -99,27 +82,32 @@ def kernel_call(plan: Plan) -> KernelCall:
             run = f"({run}_by_one_thread if {limits['steps']} else {run})"
         return f"{run}({function}, {arguments})"
 
-    direct = [f"{kernel}_ready({arguments})"]
-    lines = [in_pool(kernel) if is_small else f"{kernel}({arguments})"]
-    if is_small:
-        direct = if_lines(is_small, direct, [in_pool(f"{kernel}_ready")])
-    if sharing.in_parts:
-        lines = if_lines(sharing.is_serial, lines, [sharing.in_parts])
-    if sharing.is_unsuited:
-        direct = if_lines(sharing.is_unsuited, direct, [f"{one_thread}_ready({passed})"])
+    direct, compiled = [f"{kernel}_ready({arguments})"], [kernel]
+    lines = [f"{kernel}({arguments})"]
+    if "matrices" in limits:
+        direct = if_lines(limits["matrices"], direct, [in_pool(f"{kernel}_ready")])
+        lines = [in_pool(kernel)]
+    if usual is not None:
+        lines = if_lines(is_serial, lines, [_call_in_parts(plan, usual)])
+    is_unsuited = ""
+    if layout is not None:
+        is_unsuited, one_thread = _is_unsuited(plan, layout), f"_{plan.name}_by_one_thread"
+        compiled.append(one_thread)
+        direct = if_lines(is_unsuited, direct, [f"{one_thread}_ready({passed})"])
         serial = [f"_THREAD_POOL.run({one_thread}, {passed})"]
-        others = if_lines(sharing.is_serial, serial, [sharing.others_in_parts])
-        lines = if_lines(sharing.is_unsuited, lines, others)
-    functions = [kernel, *([one_thread] if sharing.is_unsuited else [])]
+        others = if_lines(is_serial, serial, [_call_in_parts(plan, layout)])
+        lines = if_lines(is_unsuited, lines, others)
+    costs = [*counts.values(), *(cost for p in plan.partitions for cost in _costs(p))]
+    definitions = [line for partition in plan.partitions for line in _definitions(plan, partition)]
     return KernelCall(
         plan,
-        conditions=[*filter(None, (sharing.is_unsuited, sharing.is_serial)), *limits.values()],
-        direct_conditions=[*filter(None, (limits.get("results"), sharing.is_serial))],
-        counts=[with_public_sizes(plan, n) for n in (*counts.values(), *sharing.costs)],
-        definitions=[*sharing.definitions, *(f"{f}_ready = ready({f})" for f in functions)],
+        conditions=[*filter(None, (is_unsuited, is_serial)), *limits.values()],
+        direct_conditions=[*filter(None, (limits.get("results"), is_serial))],
+        counts=[with_public_sizes(plan, count) for count in costs],
+        definitions=[*definitions, *(f"{name}_ready = ready({name})" for name in compiled)],
         direct=direct,
         lines=lines,
-        compiled=functions,
+        compiled=compiled,
     )
 
 
@@ -219,7 +207,7 @@ def _uses_registered_routine(kernel: Kernel) -> bool:
     return any(uses(f"{file}.{name}", "register") for name, file in imports.support.items())
 
 
-def _sample_count(plan: Plan, partition: Samples | Sums) -> sympy.Expr:
+def _sample_count(plan: Plan, partition: Partition) -> sympy.Expr:
     """Return the length of the arrays that parts of the samples slice."""
     return plan.arguments[partition.sliced.index(True)].shape[0]
 
@@ -229,214 +217,157 @@ def _is_below(plan: Plan, cost: sympy.Expr, limit: int = MIN_OPS_PER_THREAD) -> 
     return f"{size_text(plan, cost)} < {limit}"
 
 
+def _is_serial(plan: Plan, partition: Partition) -> str:
+    """Print the condition that one thread does the work of a kernel."""
+    if not partition.is_blas_bound:
+        return _is_below(plan, partition.ops)
+    samples, entries = _sample_count(plan, partition), partition.entries_per_sample
+    max_ops = size_text(plan, MAX_OPS_PER_ENTRY * entries)
+    is_cached = _is_below(plan, entries * samples, MAX_CACHED_ENTRIES)
+    return f"({is_cached} or {size_text(plan, partition.ops / samples)} > {max_ops})"
+
+
+def _is_unsuited(plan: Plan, layout: Partition) -> str:
+    """Print the condition that the batch-last layout does not pay: few samples, or few large ones
+    where it replaces calls of BLAS for each sample."""
+    samples = _sample_count(plan, layout)
+    is_few = _is_below(plan, samples, layout.min_samples)
+    if layout.has_sums:
+        return is_few
+    ratio = size_text(plan, MAX_ENTRIES_PER_SAMPLE_RATIO * samples)
+    entries = size_text(plan, layout.entries_per_sample)
+    return f"({is_few} or {entries} > min({ratio}, {MAX_ENTRIES_PER_SAMPLE}))"
+
+
+def _costs(partition: Partition) -> list[sympy.Expr]:
+    """List the numbers in the conditions of a partition."""
+    has_entries = partition.is_blas_bound or partition.is_batch_last
+    return [partition.ops, *([partition.entries_per_sample] if has_entries else [])]
+
+
 # How threads share the work
 
 
-def is_own_share(plan: Plan) -> bool:
-    """Return whether the kernel is its own share of the rows: number 0 of 1."""
-    rows = plan.partition
-    if not isinstance(rows, Rows) or rows.work_arrays or rows.phases > 1:
-        return False
-    bounds = {
-        bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
-        for bound in borders(rows.kernel)
-    }
-    return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
+def _call_in_parts(plan: Plan, partition: Partition) -> str:
+    """Write the call by which several threads do the work."""
+    arguments = [f"({_passed(plan)})", size_text(plan, partition.ops)]
+    if partition.entries_per_sample != 0:
+        arguments += [size_text(plan, partition.entries_per_sample), _min_samples(plan, partition)]
+    return f"{_parts_name(plan, partition)}({', '.join(arguments)})"
 
 
-def _sharing(plan: Plan) -> _Sharing:
-    match plan.partition:
-        case Rows() as rows:
-            return _by_rows(plan, rows)
-        case Samples() as samples:
-            return _by_samples(plan, samples)
-        case Sums() as sums:
-            return _by_sums(plan, sums)
-    return _Sharing("", (), [], "")
+def _parts_name(plan: Plan, partition: Partition) -> str:
+    return f"_{plan.name}_in_{'batch_last' if partition.is_batch_last else 'parts'}"
 
 
-def _by_rows(plan: Plan, rows: Rows) -> _Sharing:
-    """Share rows of the results among a few threads."""
-    name, arrays, is_share = plan.name, ", ".join(array_parameters(plan)), is_own_share(plan)
-    share = f"_{name}_share" if is_share else f"_{rows.kernel.name}"
-    # arrays of numbers are before those of integers, whatever the order in which they are filled
-    work = sorted(rows.work_arrays, key=lambda buffer: buffer.kind != "real")
-    kinds = [*_kinds(plan), *(f"{WORK_KINDS[b.kind][0]}:{len(b.shape)}" for b in work)]
-    codes = "w" * len(kinds) + ("hpn" if rows.phases > 1 else "pn")
-    kinds += ["intp"] * (len(codes) - len(kinds))
-    count, ops = {PARTS: sympy.Symbol("_parts")}, size_text(plan, rows.gain)
-    shapes = [tuple_text(size_text(plan, n.xreplace(count)) for n in b.shape) for b in work]
-    pairs = zip(shapes, work, strict=True)
-    empty = tuple_text(f"_empty({shape}, {WORK_KINDS[b.kind][1]})" for shape, b in pairs)
-    costs = tuple_text([ops, *([f"lambda _parts: {empty}"] if work else [])])
-    return _Sharing(
-        _is_below(plan, rows.gain),
-        [rows.gain],
-        [
-            *(_whole_kernel(plan, [f"{share}({arrays}, 0, 1)"]) if is_share else []),
-            _shared(name, share, kinds, codes, rows.phases),
-            _in_parts(plan, "in_parts", name, "_by_rows"),
-        ],
-        f"_{name}_in_parts({costs}, {_passed(plan)})",
-        share=share if is_share else "",
+def _min_samples(plan: Plan, partition: Partition) -> str:
+    """Print the fewest samples in a block."""
+    if not partition.has_sums:
+        return str(MIN_BATCH_LAST_PART if partition.is_batch_last else 1)
+    fewest = MIN_BLAS_SAMPLES if partition.is_blas_bound else partition.min_samples
+    if partition.ops_per_part == 0:
+        return str(fewest)
+    repeated = size_text(plan, MIN_WORK_RATIO * partition.ops_per_part)
+    ops = size_text(plan, partition.ops / _sample_count(plan, partition))
+    return f"max({fewest}, ({repeated}) // max(1, {ops}))"
+
+
+def _definitions(plan: Plan, partition: Partition) -> list[str]:
+    """Write the functions by which one thread or several do the work of a partition."""
+    name, arrays = plan.name, array_parameters(plan)
+    part = f"_{partition.kernel.name}" if partition.kernel is not None else f"_{name}"
+    has_sums, by_rows = partition.has_sums, partition.axis == "rows"
+    if partition.is_whole_kernel:
+        part = f"_{name}_{'share' if by_rows else 'part'}"
+    kernel = f"_{name}_by_one_thread" if partition.is_batch_last else f"_{name}"
+    lines = []
+    if partition.is_whole_kernel or partition.is_batch_last:
+        decorator = (
+            "compiled(is_called_from_python=True)" if partition.is_batch_last else "whole_kernel"
+        )
+        summary = '"""Do all of the work in one thread."""'
+        lines = [f"@_generated.{decorator}", f"def {kernel}({', '.join(arrays)}):"]
+        lines += [*indented([summary, *_serial_lines(plan, partition, part)]), ""]
+    sliced = "a" if has_sums else "S" if partition.is_batch_last else "s"
+    codes = "".join(
+        "o" if is_sum else sliced if is_sliced else "w"
+        for is_sliced, is_sum in zip(partition.sliced, partition.summed, strict=True)
     )
-
-
-WORK_KINDS = {"real": ("real", "_dtype"), "integer": ("int32", "'int32'")}
-"""Kind of a work array -> the type of its entries, for threads and where it is allocated."""
-
-
-def _by_samples(plan: Plan, partition: Samples) -> _Sharing:
-    """Share the samples, which may be copied to the batch-last layout."""
-    name, passed, ops = plan.name, _passed(plan), size_text(plan, partition.ops)
-    flags = [*partition.sliced, *(True for _ in plan.outputs)]
-    codes = "".join("s" if is_sliced else "w" for is_sliced in flags)
-    divide = f"partial(_by_samples, {partition.sliced}, {plan.has_cache_blocks})"
-    samples = _sample_count(plan, partition)
-    sharing = _Sharing(
-        _is_below(plan, partition.ops),
-        [partition.ops, samples],
-        [
-            _shared(name, f"_{name}", _kinds(plan), codes),
-            _in_parts(plan, "in_parts", name, divide),
-        ],
-        f"_{name}_in_parts(({ops},), {passed})",
-    )
-    layout = partition.batch_last
-    if layout is None:
-        return sharing
-    columns, arrays = layout.kernel.name, array_parameters(plan)
-    length = f"{arrays[flags.index(True)]}.shape[0]"
-    blocks = [
-        f"{array}[_start:_stop]" if is_sliced else array
-        for array, is_sliced in zip(arrays, flags, strict=True)
+    numbers = "pn" if by_rows else "flb" if has_sums else ""
+    if has_sums:
+        lines += _sum_of_blocks(plan, partition, part)
+        part = f"_{name}_blocks"
+    kinds = tuple_text(map(repr, [*_kinds(plan), *("intp" for _ in numbers)]))
+    bound = [
+        f"{flag}=True" for flag in ("is_blas_bound", "is_gram_bound") if getattr(partition, flag)
     ]
-    lines = [
-        f"for _start in range(0, {length}, {BATCH_LAST_BLOCK_SAMPLES}):",
-        f"    _stop = min(_start + {BATCH_LAST_BLOCK_SAMPLES}, {length})",
-        f"    _{columns}({', '.join(blocks)})",
-    ]
-    entries, few = size_text(plan, layout.entries_per_sample), layout.min_samples
-    max_entries = f"min({size_text(plan, layout.max_ratio * samples)}, {layout.max_entries})"
-    return replace(
-        sharing,
-        costs=[*sharing.costs, layout.entries_per_sample],
-        definitions=[
-            *sharing.definitions,
-            _shared(columns, f"_{columns}", _kinds(plan), codes.replace("s", "S")),
-            _in_parts(plan, "in_batch_last", columns, "_in_batch_last"),
-            *_by_one_thread(plan, lines),
-        ],
-        is_unsuited=f"({_is_below(plan, samples, few)} or {entries} > {max_entries})",
-        others_in_parts=f"_{name}_in_batch_last(({entries}, {ops}), {passed})",
-    )
+    options = ", ".join([kernel, part, kinds, repr(codes + numbers), *bound])
+    return [*lines, f"{_parts_name(plan, partition)} = SharedKernel({options})"]
 
 
-def _by_sums(plan: Plan, sums: Sums) -> _Sharing:
-    """Share the samples that results are sums over, and add up the sums of all threads."""
-    name, arrays, is_whole = plan.name, array_parameters(plan), sums.is_whole_kernel
-    samples = _sample_count(plan, sums)
-    length = f"{arrays[sums.sliced.index(True)]}.shape[0]"
-    part = f"_{name}_part" if is_whole else f"_{sums.part.name}"
-    all_samples = [f"{part}({', '.join(arrays)}, {length}, True)"]
-    kinds = zip(sums.per_sample_outputs, sums.first_part_outputs, strict=True)
-    are_sums = (*(False for _ in plan.arguments), *(not any(flags) for flags in kinds))
-    options = f"{sums.min_samples}, {sums.is_blas_bound}, {sums.is_gram_bound}"
-    divide = f"partial(_by_sums, {sums.sliced}, {options}), {are_sums}"
-    run = ", _THREAD_POOL.run_by_one_thread" if sums.is_gram_bound else ""
-    is_serial = _is_below(plan, sums.ops_per_sample * samples)
-    if sums.is_blas_bound:
-        max_ops = size_text(plan, MAX_OPS_PER_ENTRY * sums.entries_per_sample)
-        is_cached = _is_below(plan, sums.entries_per_sample * samples, MAX_CACHED_ENTRIES)
-        is_serial = f"({is_cached} or {size_text(plan, sums.ops_per_sample)} > {max_ops})"
-    has_few = sums.min_samples != 1 and not is_whole
-    costs = [sums.entries_per_sample, sums.ops_per_sample, sums.ops_per_part]
-    in_parts = (
-        f"_{name}_in_parts({tuple_text(size_text(plan, cost) for cost in costs)}, {_passed(plan)})"
-    )
-    check = f"_check_{name}({', '.join(arrays)})"
-    return _Sharing(
-        is_serial,
-        [*costs, samples],
-        [
-            *(_whole_kernel(plan, [check, *all_samples]) if is_whole else []),
-            *_sum_of_blocks(plan, part, [*sums.sliced, *sums.per_sample_outputs], are_sums, length),
-            _in_parts(plan, "in_parts", name, f"{divide}{run}"),
-            *(_by_one_thread(plan, all_samples) if has_few else []),
-        ],
-        "" if has_few else in_parts,
-        is_unsuited=_is_below(plan, samples, sums.min_samples) if has_few else "",
-        others_in_parts=in_parts if has_few else "",
-    )
+def _serial_lines(plan: Plan, partition: Partition, part: str) -> list[str]:
+    """Write the lines by which one thread does all of the work by the kernel of a part."""
+    arrays = ", ".join(array_parameters(plan))
+    if partition.axis == "rows":
+        return [f"{part}({arrays}, 0, 1)"]
+    check, length = f"_check_{plan.name}({arrays})", _length(plan, partition)
+    if partition.has_sums:
+        return [check, f"{part}({arrays}, {length}, True)"]
+    bounds = "0", length, str(BATCH_LAST_BLOCK_SAMPLES)
+    return [check, *_block_loop(plan, partition, part, bounds, {})]
 
 
-def _sum_of_blocks(
-    plan: Plan, part: str, are_sliced: Sequence[bool], are_sums: Sequence[bool], length: str
+def _length(plan: Plan, partition: Partition) -> str:
+    """Write the number of samples of the arrays in a kernel."""
+    return f"{array_parameters(plan)[partition.sliced.index(True)]}.shape[0]"
+
+
+def _block_loop(
+    plan: Plan,
+    partition: Partition,
+    part: str,
+    bounds: tuple[str, str, str],
+    totals: Mapping[str, str],
 ) -> list[str]:
-    """Write the function that computes blocks of a part of the samples and adds up their sums."""
-    rows = list(zip(array_parameters(plan), _kinds(plan), are_sliced, are_sums, strict=True))
-    ordered = sorted(rows, key=lambda row: row[3])
-    totals = {array: f"_block_{array}" for array, *_, is_sum in rows if is_sum}
+    """Write the loop that calls the kernel of a part for blocks of samples, from a first sample to
+    a last one by steps. totals: the arrays for sums of a block."""
+    first, last, step = bounds
     blocks = [
         totals.get(array) or (f"{array}[_start:_stop]" if is_sliced else array)
-        for array, _, is_sliced, _ in rows
+        for array, is_sliced in zip(array_parameters(plan), partition.sliced, strict=True)
     ]
+    further = [_length(plan, partition), "_start == 0"] if totals else []
+    return [
+        f"for _start in range({first}, {last}, {step}):",
+        f"    _stop = min(_start + {step}, {last})",
+        f"    {part}({', '.join([*blocks, *further])})",
+    ]
+
+
+def _sum_of_blocks(plan: Plan, partition: Partition, part: str) -> list[str]:
+    """Write the function that computes blocks of a part of the samples and adds up their sums."""
+    arrays = array_parameters(plan)
+    pairs = zip(arrays, partition.summed, strict=True)
+    totals = {array: f"_block_{array}" for array, is_sum in pairs if is_sum}
 
     def flat(array: str) -> str:
         return f"shaped({array}, ({array}.size,))"
 
-    parameters = ", ".join([*(row[0] for row in ordered), "_first", "_last", "_step"])
     shapes = tuple_text(f"{total}.shape" for total in totals)
-    kinds = [*(row[1] for row in ordered), "intp", "intp", "intp"]
-    codes = "w" * (len(rows) - len(totals)) + "o" * len(totals) + "flw"
     lines = [
         '"""Add up the sums of blocks of samples, from the first one to the last."""',
         *(f"{total}[...] = 0" for total in totals),
         f"{', '.join([*totals.values(), '_memory'])} = "
         f"work_arrays({next(iter(totals))}, {shapes}, ())",
-        "for _start in range(_first, _last, _step):",
-        "    _stop = min(_start + _step, _last)",
-        f"    {part}({', '.join(blocks)}, {length}, _start == 0)",
+        *_block_loop(plan, partition, part, ("_first", "_last", "_step"), totals),
         *(f"    add_onto({flat(total)}, {flat(block)})" for total, block in totals.items()),
         "give_back(_memory)",
     ]
-    name = f"_{plan.name}_blocks"
-    return [
-        *("@_generated.compiled()", f"def {name}({parameters}):", *indented(lines), ""),
-        _shared(plan.name, name, kinds, codes),
-    ]
-
-
-def _whole_kernel(plan: Plan, lines: list[str]) -> list[str]:
-    """Write the kernel that does all of the work, by its share or part."""
-    heading = f"def _{plan.name}({', '.join(array_parameters(plan))}):"
-    summary = '"""Do all of the work."""'
-    return ["@_generated.whole_kernel", heading, *indented([summary, *lines]), ""]
-
-
-def _by_one_thread(plan: Plan, lines: list[str]) -> list[str]:
-    """Write a function that checks arguments as the kernel does and runs `lines`."""
-    arrays, name = ", ".join(array_parameters(plan)), f"_{plan.name}_by_one_thread"
-    return [
-        *("", "@_generated.compiled(is_called_from_python=True)", f"def {name}({arrays}):"),
-        *indented([f"_check_{plan.name}({arrays})", *lines]),
-        *("", f"by_one_thread[{plan.name!r}] = {name}"),
-    ]
-
-
-def _shared(key: str, kernel: str, kinds: Iterable[str], codes: str, phases: int = 1) -> str:
-    """Write the object by which threads call a kernel."""
-    arguments = [kernel, tuple_text(map(repr, kinds)), repr(codes), *[str(phases)] * (phases > 1)]
-    return f"parallel_kernels[{key!r}] = ParallelKernel({', '.join(arguments)})"
-
-
-def _in_parts(plan: Plan, ending: str, key: str, divide: str) -> str:
-    """Write the function that calls a kernel for parts of the work."""
-    parts = f"_in_parts(_{plan.name}, parallel_kernels[{key!r}], {divide})"
-    return f"_{plan.name}_{ending} = {parts}"
+    heading = f"def _{plan.name}_blocks({', '.join([*arrays, '_first', '_last', '_step'])}):"
+    return ["@_generated.compiled()", heading, *indented(lines), ""]
 
 
 def _kinds(plan: Plan) -> list[str]:
-    """Write the types of a kernel's arguments and results, for `ParallelKernel`."""
+    """Write the types of a kernel's arguments and results, for `SharedKernel`."""
     inputs = [f"real:{len(a.shape)}" if a.shape else "real" for a in plan.arguments]
     return [*inputs, *(f"real:{len(buffer.shape)}" for _, buffer in plan.outputs)]

@@ -6,19 +6,13 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
-from derivatrix.compiler.emit.cpu.kernel_calls import (
-    check_lines,
-    filled_entries,
-    is_own_share,
-    kernel_call,
-)
+from derivatrix.compiler.emit.cpu.kernel_calls import check_lines, filled_entries, kernel_call
 from derivatrix.compiler.emit.cpu.public_functions import function_lines, operator_lines
-from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.public_functions import (
@@ -33,7 +27,7 @@ from derivatrix.compiler.emit.structured_arguments import NEAREST
 from derivatrix.compiler.emit.texts import assignment
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.inner_products import CALLS
-from derivatrix.compiler.plan.steps import Gemm, Plan, Rows, Samples, Sums
+from derivatrix.compiler.plan.steps import Gemm, Partition, Plan
 from derivatrix.compiler.targets import cpu
 
 HELPERS = (
@@ -101,7 +95,7 @@ def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, 
     """Print the second file, and list the support files that it and the module need."""
     functions = [PublicFunction(function, module) for function in module.everything]
     calls = {f.plan.name: kernel_call(f.plan) for f in functions if f.plan.outputs}
-    lines = ["# Kernels", "", "by_one_thread, parallel_kernels = {}, {}", ""]
+    lines = ["# Kernels", ""]
     for call in calls.values():
         check = check_lines(call.plan, module.name, functions[0].requirements)
         lines += wrapped_code([*check, *call.definitions, ""])
@@ -147,8 +141,7 @@ def _kernels(module: ModuleDescription) -> list[KernelText]:
     for function in module.everything:
         if function.plan.name not in names and function.plan.outputs:
             names.add(function.plan.name)
-            for plan, summary in _summaries(function):
-                kernels += _texts(plan, function.plan is plan, module.name, function.name, summary)
+            kernels += _texts(function.plan, True, module.name, function.name, _summary(function))
     return kernels
 
 
@@ -156,30 +149,26 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
     """Print the kernels of a plan: parts or shares, variants, and the kernel itself."""
     order = f"One order of multiplication for `{kind}`."
     checked = signature_text(plan) if public else None
-    partition, whole = plan.partition, plan.whole
+    whole = plan.whole
     before = [kernel_text(variant, owner, order) for variant in whole.variants]
-    match partition:
-        case Sums() if whole is partition.part:
+    match plan.batch_last:
+        case Partition(kernel=Plan() as part):
+            of_part = f"`{kind}` for a part of many samples, which come last in memory."
+            before = [*_texts(part, False, owner, kind, of_part), *before]
+    match plan.partition:
+        case Partition(axis="samples", is_whole_kernel=True):
             part_kernel = kernel_text(whole, owner, summary, checked=checked)
             return [*before, replace(part_kernel, checked=())]
-        case Sums():
-            part = f"What a part of the samples adds to the results of `{kind}`."
-            before = [*_texts(partition.part, False, owner, kind, part), *before]
-        case Rows() if is_own_share(plan):
-            share = replace(partition.kernel, name=plan.name)
-            return [*before, share_text(share, owner, summary, checked)]
-        case Rows():
-            before.append(rows_text(partition, owner))
+        case Partition(axis="rows", kernel=Plan() as share, is_whole_kernel=True):
+            return [*before, kernel_text(replace(share, name=plan.name), owner, summary, checked)]
+        case Partition(axis="rows", kernel=Plan() as share):
+            before.append(kernel_text(share, owner, f"A share of `{plan.name}`: part of parts."))
     return [*before, kernel_text(plan, owner, summary, checked=checked)]
 
 
-def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
-    """Yield the kernels of a function with their summaries, without variants and shares."""
+def _summary(function: FunctionDescription) -> str:
+    """Summarise the kernel of a function."""
     formula = "; ".join(function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     short = formula and len(formula) < MAX_SUMMARY_LENGTH
-    partition = function.plan.partition
-    if isinstance(partition, Samples) and partition.batch_last is not None:
-        summary = f"`{function.name}` for many samples, which come last in memory."
-        yield partition.batch_last.kernel, summary
-    yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."
+    return formula if short else f"The kernel of `{function.name}`: fills {filled}."

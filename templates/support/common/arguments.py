@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import NumbaError
 
-from .limits import MAX_HEAP_ENTRIES
+from .conventions import MAX_HEAP_ENTRIES, _advice_if_not_plain
 from .module import BATCH_AXES
-from .plain_arrays import _advice_if_not_plain
 
 _LinAlgError = np.linalg.LinAlgError
 _empty = np.empty

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from ..common.limits import LEADING_RATIO
+from ..common.conventions import LEADING_RATIO
 from ..internals.functions import compiled
 from ..internals.memory import copy_entries
 from .blas import NO, UPPER, VECTORS

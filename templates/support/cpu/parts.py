@@ -1,130 +1,124 @@
-"""Functions that call a kernel for parts of its samples, of its rows, or of its sums."""
+"""Calls of kernels by several threads, which compute parts of the work."""
 
 # mypy: allow-untyped-defs
 
-from itertools import compress
-from typing import NamedTuple
-
 import numpy as np
-from numba import config
+from numba import config, from_dtype, types
 
-from ..common.limits import MAX_WRITING_THREADS, MIN_OPS_PER_THREAD
-from ..internals.functions import compiled
-from .thread_pool import _THREAD_POOL
+from ..common.conventions import MAX_WRITING_THREADS, MIN_OPS_PER_THREAD
+from ..internals.functions import address_of, compiled
+from ..internals.memory import part_caller
+from .thread_pool import _THREAD_POOL, submit
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _BLOCK_BYTES = 1 << 18
-"""Bytes of arguments and results in a block whose temporary arrays should stay in the cache; larger
-arrays that every block reads as a whole make blocks larger."""
+"""Bytes of a block of samples whose temporary arrays should stay in the cache; larger arrays that
+every block reads as a whole make blocks larger."""
 _BLAS_BLOCK_BYTES = 80_000
-"""Bytes of arguments and results in a block that products of matrices read several times."""
-_MIN_BLAS_SAMPLES = 32
-"""Fewest samples in a block that BLAS multiplies."""
-_MIN_BATCH_LAST_SAMPLES = 72
-"""Fewest samples in a block of the batch-last layout."""
-_MIN_WORK_RATIO = 8
-"""Smallest ratio of the work for the samples of a part to the work that every part repeats."""
+"""Bytes of a block of samples that products of matrices read several times."""
 
 
-class _Division(NamedTuple):
-    """The division of the work of a call into parts. threads: most threads that compute them.
-    length: of the axis along which parts are slices. arguments: further ones of the kernel for a
-    part."""
+class SharedKernel:
+    """A kernel whose work threads share.
 
-    threads: int
-    parts: int
-    length: int = 0
-    arguments: tuple = ()
+    kernel: does all of the work; part: a part of it, by rows or by samples. If parts sum over
+    samples, each has arrays of its own for the sums, and computes its samples block by block.
 
+    kinds: the types of the arguments of `part`: "real:2" for an array of two axes, "real" for a
+    number, else the name of a type. codes: a letter for each of them. In the order of the arrays
+    and numbers of the call: w for one as it is; a for an array of which `part` takes its samples; s
+    for the rows of an array from the first to the last of the part, S for the same beginning at a
+    multiple of LINE_SAMPLES; o for the sum of the part. Then: p for the number of the part, n for
+    the number of parts; f and l for its first sample and the one after the last, b for the most
+    samples of a block.
 
-def _in_parts(kernel, parallel, divide, sums=(), run=_THREAD_POOL.run):
-    """Make a function that calls `parallel` for the parts of the work of a kernel.
+    is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each part has one
+    block, for which BLAS computes Gram matrices.
+    """
 
-    divide: arrays and costs -> the `_Division`, or None if one thread is to `run` the kernel.
-    sums: flags of the arrays that are sums over the parts, each of which has its own array; none by
-    default."""
+    def __init__(self, kernel, part, kinds, codes, is_blas_bound=False, is_gram_bound=False):
+        self.kernel, self.part, self.kinds, self.codes = kernel, part, kinds, codes
+        self.is_blas_bound, self.is_gram_bound = is_blas_bound, is_gram_bound
+        self.addresses: dict = {}
 
-    def call(costs, *arrays):
-        """Compute the parts of a call, and add up their sums. costs: the last of `divide`."""
-        division = divide(arrays, *costs)
-        if division is None:
-            run(kernel, *arrays)
+    def __call__(self, arrays, ops, entries=0, min_samples=1):
+        """Compute the results among the arrays. ops: estimated operations. entries: memory of a
+        sample, in numbers, if blocks of samples should fit in the cache; min_samples: fewest in a
+        block."""
+        threads = min(_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
+        length = self.sample_count(arrays)
+        step = self.block_length(arrays, entries, min_samples) if entries else length
+        if "p" in self.codes:  # more threads write no faster, and each allocates temporary arrays
+            parts = threads = min(threads, MAX_WRITING_THREADS)
+        elif "o" in self.codes:
+            parts = threads = max(1, min(threads, length // step))
+            step = length if self.is_gram_bound else step
+        else:
+            threads = max(1, min(threads, length))
+            parts = max(1, min(length, threads * -(-length // (max(1, step) * threads))))
+        if parts == 1 and step >= length:
+            self.run(arrays)
             return
-        threads, parts, length, further = division
-        flags = sums or [False] * len(arrays)
-        totals = [*compress(arrays, flags)]
-        partial_sums = [np.empty((parts, *total.shape), total.dtype) for total in totals]
-        others = (array for array, is_sum in zip(arrays, flags, strict=True) if not is_sum)
-        arguments = (*others, *partial_sums, *further)
-        if _THREAD_POOL.submit(parallel, threads, parts, length, arrays[-1].dtype, arguments):
-            run(kernel, *arrays)  # raises what the part raised
+        real, pairs = arrays[-1].dtype, [*zip(arrays, self.codes, strict=False)]
+        passed = [np.empty((parts, *a.shape), real) if code == "o" else a for a, code in pairs]
+        numbers = length, parts, step
+        if _THREAD_POOL.submit(self.compute, threads, numbers, real, passed):
+            self.run(arrays)  # raises what the part raised
             return
-        for total, partials in zip(totals, partial_sums, strict=True):
-            np.add.reduce(partials, axis=0, out=total)
+        for (array, code), partial_sums in zip(pairs, passed, strict=True):
+            if code == "o":
+                np.add.reduce(partial_sums, axis=0, out=array)
 
-    return call
+    def run(self, arrays):
+        """Do all of the work in one thread."""
+        run = _THREAD_POOL.run_by_one_thread if self.is_gram_bound else _THREAD_POOL.run
+        run(self.kernel, *arrays)
 
+    def sample_count(self, arrays):
+        """Count the samples; 0 if parts are shares of the rows."""
+        pairs = zip(arrays, self.codes, strict=False)
+        return next((len(array) for array, code in pairs if code in "asS"), 0)
 
-def _by_rows(arrays, ops, work_arrays=None):
-    """Cut the work by rows, for a few threads: more write no faster, and each allocates temporary
-    arrays. ops: estimated operations; work_arrays: allocates the arrays that phases share, if there
-    are any, for a number of threads."""
-    count = min(MAX_WRITING_THREADS, _thread_count(ops))
-    shared = work_arrays(count) if work_arrays and count > 1 else ()
-    return _Division(count, count, 0, shared) if count > 1 else None
+    def block_length(self, arrays, entries, min_samples):
+        """Count the samples of a block that fits in the cache."""
+        pairs = zip(arrays, self.codes, strict=False)
+        whole = sum(a.nbytes for a, code in pairs if code == "w" and isinstance(a, np.ndarray))
+        size = max(_BLOCK_BYTES << ("S" in self.codes), 4 * whole)
+        if self.is_blas_bound:
+            size = max(_BLAS_BLOCK_BYTES, whole)
+        return max(min_samples, size // (arrays[-1].itemsize * entries))
 
+    def prepare(self, real):
+        """Compile the kernel of a part for a type of float; return its address, and that of the
+        function that calls it."""
+        if real not in self.addresses:
+            kinds = tuple(_type(kind, real) for kind in self.kinds)
+            self.addresses[real] = address_of(self.part, kinds), part_caller(kinds, self.codes)
+        return self.addresses[real]
 
-def _by_samples(sliced, cache_blocks, arrays, ops):
-    """Cut the work by samples, a part for each thread; or, with `cache_blocks`, in blocks that fit
-    in the cache. sliced: flags of the inputs that are sliced along their first axis, as all outputs
-    are. ops: estimated operations."""
-    length = arrays[-1].shape[0]
-    threads = parts = max(1, min(length, _thread_count(ops)))
-    if cache_blocks:
-        flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
-        whole_bytes = _bytes(arrays, [not is_sliced for is_sliced in flags])
-        block_bytes = max(_BLOCK_BYTES, 4 * whole_bytes)
-        parts = _part_count(threads, length, block_bytes * length // max(1, _bytes(arrays, flags)))
-    return _Division(threads, parts, length) if parts > 1 else None
-
-
-def _in_batch_last(arrays, entries, ops):
-    """Cut the work in the batch-last layout, in blocks of samples that fit in the cache. entries:
-    memory of a sample, in numbers; ops: estimated operations."""
-    length = arrays[-1].shape[0]
-    threads = max(1, min(length, _thread_count(ops)))
-    step = 2 * _BLOCK_BYTES // max(1, arrays[-1].itemsize * entries)
-    return _Division(
-        threads, _part_count(threads, length, max(_MIN_BATCH_LAST_SAMPLES, step)), length
-    )
-
-
-def _by_sums(sliced, min_samples, is_blas_bound, is_gram_bound, arrays, entries, ops, ops_per_part):
-    """Cut the work by samples over which results are sums. min_samples: fewest samples in a block;
-    is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each thread has one
-    block, for which BLAS computes Gram matrices. entries: memory of a sample, in numbers; ops:
-    estimated operations for a sample; ops_per_part: those that each part adds."""
-    length = arrays[sliced.index(True)].shape[0]
-    whole_bytes = _bytes(arrays[: len(sliced)], [not is_sliced for is_sliced in sliced])
-    block_bytes, min_step = max(_BLOCK_BYTES, 4 * whole_bytes), min_samples
-    if is_blas_bound:
-        block_bytes, min_step = max(_BLAS_BLOCK_BYTES, whole_bytes), _MIN_BLAS_SAMPLES
-    step = block_bytes // max(1, arrays[-1].itemsize * entries)
-    step = max(min_step, step, _MIN_WORK_RATIO * ops_per_part // max(1, ops))
-    count = max(1, min(length // step, _thread_count(ops * length)))
-    if is_gram_bound:
-        return _Division(count, count, length, (length,)) if count > 1 else None
-    return _Division(count, count, length, (step,))
+    def compute(self, words, numbers, real, arguments):
+        """Compute all parts; return whether one failed. words: see `submit`; numbers: the length of
+        the sliced axis, the number of parts, the most samples of a block."""
+        kernel, caller = self.prepare(real)
+        pairs = zip(arguments, self.kinds, strict=False)
+        passed = [_word(argument, kind, real) for argument, kind in pairs]
+        data = np.array([kernel, *numbers, *passed], np.int64)
+        return submit(words, caller, data, numbers[1])
 
 
-def _thread_count(ops):
-    """Count the threads that an estimated number of operations pays for."""
-    return min(_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
+def _type(kind, real):
+    """Return Numba's type of a kernel's argument."""
+    name, _, axes = kind.partition(":")
+    entry = from_dtype(real) if name == "real" else getattr(types, name)
+    return types.Array(entry, int(axes), "C") if axes else entry
 
 
-def _part_count(threads, length, step):
-    """Count the parts of at most `step` samples, a multiple of the number of threads."""
-    return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
+def _word(argument, kind, real):
+    """Convert an argument to a word: the address of an array object, the bits of a float, or an
+    integer."""
+    if ":" in kind:
+        return id(argument)
+    return int(real.type(argument).view(f"i{real.itemsize}")) if kind == "real" else argument
 
 
 @compiled(linked=True)
@@ -140,9 +134,3 @@ def add_onto(total, addend):
     """total += addend, for arrays of one axis."""
     for i in range(total.size):
         total[i] += addend[i]
-
-
-def _bytes(arrays, flags):
-    """Add up the bytes of the arrays whose flags are set; numbers have none."""
-    pairs = zip(arrays, flags, strict=True)
-    return sum(array.nbytes for array, flag in pairs if flag and isinstance(array, np.ndarray))

@@ -34,8 +34,7 @@ from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 from .. import DIGEST
-from .machine_code import shared_folder, text_digest
-from .user_cache import untrusted
+from .user_cache import shared_folder, text_digest, untrusted
 
 
 def compiled_by():

@@ -23,7 +23,7 @@ from tests.packages import write_files
 VERIFIED = "derivatrix.runtime.verify:verify_in_simulator"
 NO_NUMBERS = ("check_", "give_back")
 """The starts of the names of calls that are not for numbers."""
-SHARING = f"{FOLDER}/cpu/shared_work.py"
+SHARING = f"{FOLDER}/cpu/thread_pool.py"
 """The file that assigns work to threads, which the campaign of callers tests."""
 MEMORY = ("empty", "zeros", "shaped", "work_arrays", "np.int", "range")
 """Texts of values that are memory, or offsets in memory."""
