@@ -189,8 +189,8 @@ class Called:
     def parts(self, module: Any, arguments: Sequence[Any]) -> bool:
         """Let threads do it, as `SharedKernel` does; whether a part failed."""
         shared, real = sharing(module, self.plan.name, self.cut), arguments[-1].dtype
-        length = shared.sample_count(arguments)
-        count = 3 if "p" in shared.codes else max(1, min(3, length))
+        length = 0 if shared.by_rows else len(arguments[shared.sliced])
+        count = 3 if shared.by_rows else max(1, min(3, length))
         given = [
             np.empty((count, *array.shape), real) if code == "o" else array
             for array, code in zip(arguments, shared.codes, strict=False)

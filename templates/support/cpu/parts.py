@@ -32,6 +32,7 @@ class SharedKernel:
     the number of parts; f and l for its first sample and the one after the last, b for the most
     samples of a block.
 
+    sliced: the place of an array whose first axis counts the samples; None if parts are by rows.
     is_blas_bound: whether BLAS does most of the work; is_gram_bound: whether each part has one
     block, for which BLAS computes Gram matrices.
     """
@@ -39,6 +40,8 @@ class SharedKernel:
     def __init__(self, kernel, part, kinds, codes, is_blas_bound=False, is_gram_bound=False):
         self.kernel, self.part, self.kinds, self.codes = kernel, part, kinds, codes
         self.is_blas_bound, self.is_gram_bound = is_blas_bound, is_gram_bound
+        self.by_rows, self.has_sums = "p" in codes, "o" in codes
+        self.sliced = next((place for place, code in enumerate(codes) if code in "asS"), None)
         self.addresses: dict = {}
 
     def __call__(self, arrays, ops, entries=0, min_samples=1):
@@ -46,11 +49,11 @@ class SharedKernel:
         sample, in numbers, if blocks of samples should fit in the cache; min_samples: fewest in a
         block."""
         threads = min(_THREADS, 1 + ops // MIN_OPS_PER_THREAD)
-        length = self.sample_count(arrays)
+        length = 0 if self.by_rows else len(arrays[self.sliced])
         step = self.block_length(arrays, entries, min_samples) if entries else length
-        if "p" in self.codes:  # more threads write no faster, and each allocates temporary arrays
+        if self.by_rows:  # more threads write no faster, and each allocates temporary arrays
             parts = threads = min(threads, MAX_WRITING_THREADS)
-        elif "o" in self.codes:
+        elif self.has_sums:
             parts = threads = max(1, min(threads, length // step))
             step = length if self.is_gram_bound else step
         else:
@@ -73,11 +76,6 @@ class SharedKernel:
         """Do all of the work in one thread."""
         run = _THREAD_POOL.run_by_one_thread if self.is_gram_bound else _THREAD_POOL.run
         run(self.kernel, *arrays)
-
-    def sample_count(self, arrays):
-        """Count the samples; 0 if parts are shares of the rows."""
-        pairs = zip(arrays, self.codes, strict=False)
-        return next((len(array) for array, code in pairs if code in "asS"), 0)
 
     def block_length(self, arrays, entries, min_samples):
         """Count the samples of a block that fits in the cache."""
