@@ -128,6 +128,9 @@ DERIVATIVES = {
 
 ADVICE = {
     "ln": "log(x)",
+    "e": "exp(x) for e^x",
+    "I": "eye for the identity",
+    "std": "sqrt(var(x))",
     "trace": "tr(X)",
     "transpose": "X'",
     "inverse": "inv(X)",
