@@ -28,7 +28,12 @@ RICCATI_EQUATIONS = "solve_continuous_are", "solve_discrete_are"
 RICCATI_RATIO = 2000
 """Cost of these: they decompose a pencil of up to three times as many rows."""
 ROOT_OPS = 500_000
-"""Cost of a search for a root by SciPy, beside that of the equations."""
+"""Cost of a search for a root by SciPy, beside that of the equations and of its steps."""
+ROOT_STEP_RATIO = 15
+"""Cost of a step of this search, relative to a product of matrices of that size."""
+ROOT_SEARCH = "scipy.optimize.root"
+MAX_SEARCH_OPS = 1e9
+"""Operations up to which those of searches are counted at their sizes, not extrapolated."""
 COUNTED_SIZE = 16
 """Smallest of the sizes at which operations are counted."""
 MIN_COUNTED_OPS = 3e6
@@ -44,6 +49,8 @@ class Work:
     def __init__(self, interface: ModuleInterface) -> None:
         self._count = _Counter(interface)
         self._growths: dict[tuple[tuple[str, int], ...], tuple[int, float, float]] = {}
+        self._has_search = ROOT_SEARCH in interface.declaration
+        self._searches: dict[tuple[tuple[str, int], ...], float] = {}
 
     def operations(self, sizes: Sizes) -> float:
         """Extrapolate the number of operations to `sizes`, of which those from COUNTED_SIZE on grow
@@ -56,7 +63,14 @@ class Work:
         if key not in self._growths:
             self._growths[key] = self._growth(counted, large)
         start, operations, power = self._growths[key]
-        return operations * (smallest / start) ** power
+        extrapolated = operations * (smallest / start) ** power
+        if not self._has_search or extrapolated > MAX_SEARCH_OPS:
+            return extrapolated
+        # at some size, equations become hard: then a search takes hundreds of steps
+        key = tuple(sizes.items())
+        if key not in self._searches:
+            self._searches[key] = self._count(sizes)
+        return self._searches[key]
 
     def _growth(self, sizes: dict[str, int], large: Iterable[str]) -> tuple[int, float, float]:
         """Return the last of the sizes at which operations are counted, their number, and the power
@@ -96,7 +110,8 @@ class _Counter:
         return result
 
     def _root(self, result: Any) -> Any:
-        self._count += ROOT_OPS
+        steps = result.get("njev", 0)  # each factorises the derivative of the equations
+        self._count += ROOT_OPS + ROOT_STEP_RATIO * steps * float(result.x.size) ** 3
         return result
 
     def _product(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -129,7 +144,7 @@ class _CountCalls(ast.NodeTransformer):
         name = "" if isinstance(node.func, ast.Lambda) else ast.unparse(node.func)
         if ".linalg." in name or name == "np.einsum":
             return _call("_product", [node.func, *node.args], node.keywords)
-        return _call("_root" if name == "scipy.optimize.root" else "_entries", [node])
+        return _call("_root" if name == ROOT_SEARCH else "_entries", [node])
 
 
 def _call(

@@ -21,6 +21,7 @@ from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.recurrences import is_stacked_loop, with_planned_loops
 from derivatrix.compiler.plan.row_shares import partition_rows
+from derivatrix.compiler.plan.running_sums import has_running_sum
 from derivatrix.compiler.plan.sample_parts import partition_samples
 from derivatrix.compiler.plan.sample_sums import partition_sums
 from derivatrix.compiler.plan.schedule import Scheduler
@@ -168,7 +169,7 @@ def _prepared(
     if with_loops:
         nodes = with_planned_loops(nodes)
     if machine.is_cpu:
-        nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square), is_long_sum)
+        nodes = with_root_lengths(nodes, _has_scaled_root, is_long_sum)
     return share_functions(with_divided_powers(pull_out(nodes)))
 
 
@@ -293,6 +294,12 @@ class _Frame:
             self.renamed(tuple(allocated(steps))),
             (*self.part_parameters, "first") if self.part_parameters else (),
         )
+
+
+def _has_scaled_root(square: ir.Node) -> bool:
+    """Return whether the root of a sum of squares is computed from scaled entries, so that it does
+    not overflow. Each entry of a running sum would need a loop of its own for that."""
+    return not is_short_sum(square) and not has_running_sum(square)
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:

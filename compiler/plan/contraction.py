@@ -99,6 +99,7 @@ class _Contraction:
     def _product(self, einsum: ir.Einsum) -> ir.Node:
         """Contract the linked factors of a product pairwise."""
         parts = _OpenProduct(einsum)
+        parts.take_running_sums(linked=True)
         if not parts.contracted:
             parts.take_running_sums()
             return parts.node()
@@ -152,7 +153,12 @@ class _OpenProduct:
         moves_axes = any(
             isinstance(node, ir.Reshape | ir.Vech | ir.Gather) for node, _ in self.structural
         )
-        if (self.contracted or (len(self.dense) > 1 and moves_axes)) and not single:
+        sums_triangles = any(
+            isinstance(node, ir.Triangle) and not {*axes} <= {*self.output}
+            for node, axes in self.structural
+        )
+        is_split = self.contracted or (len(self.dense) > 1 and moves_axes) or sums_triangles
+        if is_split and not single:
             self._apply_structural()
             self.dense = [self._reduced(factor) for factor in self.dense]
 
@@ -166,30 +172,34 @@ class _OpenProduct:
         """The labels that only dense factors have."""
         return [label for label in ir.labels_of(self.dense) if label not in self.open_labels]
 
-    def take_running_sums(self) -> None:
-        """Sum over one axis of triangles of ones first, where a single factor, or none, has it:
-        running sums take one loop over that axis instead of one for each of their entries."""
-        while any(map(self._takes_running_sum, self.structural)):
+    def take_running_sums(self, linked: bool = False) -> None:
+        """Sum over an axis of triangles of ones first: running sums take one loop over that axis
+        instead of one for each of their entries. linked: only where products with other factors
+        would join both axes of a triangle."""
+        while any(self._takes_running_sum(constraint, linked) for constraint in self.structural):
             pass
 
-    def _takes_running_sum(self, constraint: Constraint) -> bool:
-        """Sum over an axis of a triangle, if it can be; return whether it was."""
+    def _takes_running_sum(self, constraint: Constraint, linked: bool) -> bool:
+        """Sum over an axis of a triangle, if a factor has it, those of others that do, and not the
+        other axis; return whether it was."""
         node, labels = constraint
         if not isinstance(node, ir.Triangle) or node.offset or len({*labels}) < 2:
+            return False
+        linked_axes = [ir.labels_of(group) for group in components(self.dense, self.open_labels)]
+        if linked and not any({*labels} <= {*axes} for axes in linked_axes):
             return False
         other_structural = [factor for factor in self.structural if factor is not constraint]
         outside = {*self.output, *ir.labels_of(other_structural)}
         for summed, kept in (labels, labels[::-1]):
-            touching = [p for p, (_, axes) in enumerate(self.dense) if summed in axes]
-            if summed in outside or len(touching) > 1:
+            terms = [factor for factor in self.dense if summed in factor[1]]
+            axes = max((axes for _, axes in terms), key=len, default=(summed,))
+            if summed in outside or kept in axes or not {*ir.labels_of(terms)} <= {*axes}:
                 continue
-            if not touching:
-                self.dense.append((ir.einsum([constraint], [kept]), (kept,)))
-                self.structural = other_structural
-                return True
-            if kept not in self.dense[touching[0]][1]:
-                self._apply_to(constraint, touching[0], {summed})
-                return True
+            output = tuple(kept if label == summed else label for label in dict.fromkeys(axes))
+            self.dense = [factor for factor in self.dense if factor not in terms]
+            self.dense.append((ir.einsum([constraint, *terms], output), output))
+            self.structural = other_structural
+            return True
         return False
 
     def node(self) -> ir.Node:
@@ -246,6 +256,8 @@ def _sides(node: ir.Structural, labels: ir.Labels) -> list[set[int]]:
     """List the sets of labels by which a structural factor can be contracted with an array, so that
     its other labels become axes; for a mask, all of its labels."""
     match node:
+        case ir.Slice() if node.shape[0] == node.shape[1]:  # entries in reversed order
+            return [{labels[1]}, {labels[0]}]
         case ir.Slice() | ir.Gather():
             return [{labels[1]}]
         case ir.Reshape() | ir.Vech():

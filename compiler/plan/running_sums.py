@@ -37,6 +37,13 @@ def running_sum(node: ir.Einsum) -> RunningSum | None:
     return None
 
 
+def has_running_sum(node: ir.Node) -> bool:
+    """Return whether a node is a running sum, or a sum with one."""
+    if isinstance(node, ir.Sum):
+        return any(map(has_running_sum, node.terms))
+    return isinstance(node, ir.Einsum) and running_sum(node) is not None
+
+
 def running_nest(running: RunningSum, view: View, indices: Sequence[sympy.Symbol]) -> LoopNest:
     """Add to each entry of the terms in `view` the one before it. indices: names for those of the
     loops."""

@@ -13,6 +13,7 @@ from tests.plain import check_plain
 
 T, n, m = dx.dims("T n m")
 r, X, w, Q = dx.vector("r", T), dx.matrix("X", T, n), dx.vector("w", n), dx.tensor("Q", m, T, n)
+q = dx.vector("q", T + 2)
 
 SUMS = {
     "of a vector": ([r], dx.cumsum(r)),
@@ -25,6 +26,10 @@ SUMS = {
     "added to others": ([X, r], dx.cumsum(X, 0) - X + dx.cumsum(r)[:, None]),
     "within functions": ([r], dx.sum(dx.cumsum(dx.exp(dx.cumsum(r))) ** 2)),
     "of ones": ([r], r * dx.cumsum(dx.ones(T))),
+    "from the last one": ([r], dx.flip(dx.cumsum(dx.flip(r)))),
+    "divided by another": ([r], dx.cumsum(r) / dx.sqrt(1 + dx.cumsum(r**2))),
+    "of outer products": ([X], dx.cumsum(X[:, :, None] * X[:, None, :], 0)),
+    "of a part": ([q], dx.cumsum(q)[2:] * q[:-2]),
 }
 
 
