@@ -79,6 +79,7 @@ def _warm_kernel(module: Any, name: str, arguments: Sequence[Any], results: Sequ
             words = types.Array(types.int64, 1, "C")
             thread_pool.worker_loop.compile((words,))
             thread_pool.submit.compile((words, types.int64, words, types.int64))
+    sys.modules[f"{module.__package__}.{FOLDER}.internals.functions"].compile_deferred()
 
 
 def _warm_for_device(module: Any) -> None:

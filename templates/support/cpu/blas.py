@@ -4,6 +4,7 @@ triangles and transposes, too."""
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
+from numba import types
 
 from ..internals.arithmetic import matrix_product
 from ..internals.functions import compiled, routine
@@ -45,7 +46,7 @@ blas_syrk = routine("blas", "syrk")
 blas_trsm = routine("blas", "trsm")
 
 
-@compiled()
+@compiled(deferred=types.none)
 def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
     """`gemm` without multiplications by structural zeros, by blocks of rows of c, or of columns
     where only op(b) is triangular.

@@ -3,6 +3,7 @@
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
+from numba import types
 
 from ..internals.functions import compiled, short_loop
 from ..internals.memory import give_back, work_arrays
@@ -43,7 +44,7 @@ def cholesky_factor(lower):
     return True
 
 
-@compiled()
+@compiled(deferred=types.boolean)
 def cholesky_by_panels(lower):
     """`cholesky_factor` for one matrix (n, n), by panels of columns. The part above the diagonal
     blocks becomes L'."""

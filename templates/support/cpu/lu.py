@@ -7,6 +7,7 @@ that solve or invert require factors that `lu_invertible` accepts.
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
+from numba import types
 
 from ..internals.functions import compiled, short_loop
 from ..internals.memory import copy_entries, give_back, work_arrays
@@ -50,7 +51,7 @@ def lu_factor(lu, pivots):
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
 
 
-@compiled()
+@compiled(deferred=types.none)
 def factor_by_panels(lu, pivots):
     """`lu_factor` for one matrix (n, n), by panels of columns."""
     n = len(lu)

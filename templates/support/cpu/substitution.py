@@ -7,6 +7,7 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
+from numba import types
 
 from ..internals.functions import compiled
 from .blas import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER, blas_trsm, gemm, gemm_part
@@ -21,7 +22,7 @@ MIN_BLOCKED_ROWS = 256
 """Fewest unknowns for which they pay for any number of right-hand sides."""
 
 
-@compiled(counted=True)
+@compiled()
 def substitute(a, b, in_rows, triangle, transposition, diagonal):
     """Replace each right-hand side x by inv(A) x, or by inv(A)' x if `transposition` is TRANSPOSED.
 
@@ -40,7 +41,15 @@ def substitute(a, b, in_rows, triangle, transposition, diagonal):
                 blas_trsm(
                     (RIGHT, stored, transposition, diagonal, sides, n, real(1), a, n, b, sides)
                 )
-        return
+    else:
+        substitute_blocks(a, b, in_rows, triangle, transposition, diagonal)
+
+
+@compiled(counted=True, deferred=types.none)
+def substitute_blocks(a, b, in_rows, triangle, transposition, diagonal):
+    """`substitute` block by block."""
+    n, sides = len(a), b.shape[0] if in_rows else b.shape[1]
+    transposed = transposition == TRANSPOSED
     forward = (triangle == LOWER) != transposed
     inverses = diagonal_inverses(a, triangle, diagonal)
     max_sides = min(sides, MAX_SIDES)

@@ -7,9 +7,20 @@ import pickle
 import re
 import sys
 import warnings
+from _thread import interrupt_main
 from contextlib import suppress
 from copy import copy
-from ctypes import CFUNCTYPE, PYFUNCTYPE, c_char_p, c_double, c_void_p, cast, py_object, pythonapi
+from ctypes import (
+    CFUNCTYPE,
+    PYFUNCTYPE,
+    addressof,
+    c_char_p,
+    c_double,
+    c_void_p,
+    cast,
+    py_object,
+    pythonapi,
+)
 from functools import cache, partial, wraps
 from hashlib import blake2b
 from importlib import import_module
@@ -31,6 +42,7 @@ from numba.core.compiler import CompileResult
 from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
+from numba.core.typing.templates import make_concrete_template
 from numba.extending import intrinsic
 
 from .. import DIGEST
@@ -169,9 +181,11 @@ _functions: WeakValueDictionary = WeakValueDictionary()
 """All compiled functions, by their qualified names and first lines."""
 _callees_by_name: dict = {}
 """Name in machine code -> key in `_functions` and types of arguments of the function called."""
+_deferred: list = []
+"""Functions that compile the functions that compiled code may call, but that no code has called."""
 
 
-def compiled(counted=False, linked=False, is_called_from_python=False, **options):
+def compiled(counted=False, linked=False, is_called_from_python=False, deferred=None, **options):
     """Decorate a function with Numba's njit and a cache of machine code on disk.
 
     counted: whether references to arrays are counted, which functions that allocate arrays need;
@@ -179,7 +193,8 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
     gets a copy of the code, as in Numba, for short functions that are called often; other functions
     are compiled once and called by name. is_called_from_python: whether programs call it, too; else
     the dispatcher for compiled code, `for_kernels()`, has no wrapper for Python, which takes 40 ms
-    to compile.
+    to compile. deferred: for a function that is compiled not with its callers, but when one calls
+    it, as only large matrices do: Numba's type of the result.
     Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -211,15 +226,23 @@ def compiled(counted=False, linked=False, is_called_from_python=False, **options
 
         def call_template(kinds, keywords):
             general_kinds = tuple(map(_general, kinds))
+            if deferred is not None:
+                folded = dispatcher._compiler.fold_argument_types(general_kinds, keywords)
+                _register_callee(dispatcher, tuple(folded[1]))
+                name, signature = function.__name__, deferred(*folded[1])
+                return make_concrete_template(name, name, [signature]), *folded, {}
             template = type(dispatcher).get_call_template(for_kernels(), general_kinds, keywords)
             if not linked:
                 _register_callee(dispatcher, tuple(template[2]))
             return template
 
-        def overload(signature):
-            return type(dispatcher).get_overload(for_kernels(), signature)
+        def overload(kinds):
+            if deferred is not None:
+                return dispatcher.origin, tuple(kinds)
+            return type(dispatcher).get_overload(for_kernels(), kinds)
 
         dispatcher.for_kernels, dispatcher.counted, dispatcher.callees = for_kernels, counted, {}
+        dispatcher.deferred = deferred
         dispatcher.origin = function.__qualname__, function.__code__.co_firstlineno
         dispatcher.get_call_template, dispatcher.get_overload = call_template, overload
         _functions[dispatcher.origin] = dispatcher
@@ -283,9 +306,14 @@ def _register_callee(function, kinds):
     if kinds in function.callees:
         return function.callees[kinds]
     dispatcher = function.for_kernels()
-    dispatcher.compile(kinds)
-    result = dispatcher.overloads[kinds]
     digest = blake2b(f"{function.origin} {kinds}".encode(), digest_size=16).hexdigest()
+    if function.deferred is not None:
+        function.callees[kinds] = _register_deferred(function, kinds, f"derivatrix_{digest}")
+        return None
+    dispatcher.compile(kinds)
+    if function is dispatcher:  # users' code may hold Python's lock while its threads call this
+        compile_deferred()
+    result = dispatcher.overloads[kinds]
     descriptor = copy(result.fndesc)
     descriptor.mangled_name = f"derivatrix_{digest}"
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
@@ -298,6 +326,53 @@ def _register_callee(function, kinds):
     return descriptor
 
 
+def _register_deferred(function, kinds, name):
+    """Register a place for the address of a function, and a function that compiles it and fills the
+    place, under names that are the same in every process; return the former's name."""
+    place = c_void_p()
+
+    def fill():
+        is_interrupted = False
+        while not place.value:
+            try:
+                place.value = address_of(function, kinds, function.deferred)
+            except KeyboardInterrupt:  # the code that called this can raise it no more
+                is_interrupted = True
+        if is_interrupted:
+            interrupt_main()
+
+    entry_point = CFUNCTYPE(None)(fill)
+    pythonapi.Py_IncRef(py_object(entry_point))  # code of other packages may call it until the end
+    binding.add_symbol(f"{name}_place", addressof(place))
+    binding.add_symbol(f"{name}_fill", cast(entry_point, c_void_p).value)
+    _callees_by_name[f"{name}_fill"] = function.origin, kinds
+    _deferred.append(fill)
+
+    def call(context, builder, signature, values):
+        kind = context.call_conv.get_function_type(signature.return_type, kinds)
+        address = builder.module.globals.get(f"{name}_place")
+        address = address or ir.GlobalVariable(builder.module, kind.as_pointer(), f"{name}_place")
+        with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(address))):
+            call_named(builder, f"{name}_fill", ir.VoidType(), [])
+        with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(address))):
+            message = f"{function.__name__} could not be compiled; the reason is printed above"
+            context.call_conv.return_user_exc(builder, RuntimeError, (message,))
+        callee, result = builder.load(address), signature.return_type
+        status, value = context.call_conv.call_function(builder, callee, result, kinds, values)
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return value
+
+    function.targetctx._defns[function.origin, kinds].append(call, kinds)
+    return name
+
+
+def compile_deferred():
+    """Compile all functions that compiled code may call, so that it does not wait for Python."""
+    for fill in _deferred:
+        fill()
+
+
 def call_compiled(context, builder, function, kinds, values):
     """Call a function of `compiled` that raises nothing, from an intrinsic; return its result."""
     descriptor = _register_callee(function, kinds)
@@ -307,10 +382,10 @@ def call_compiled(context, builder, function, kinds, values):
     return result
 
 
-def address_of(kernel, arguments):
+def address_of(kernel, arguments, result_type=types.none):
     """Compile a kernel for types of arguments; return the address of a function of C that returns a
     status, as `part_caller` calls it."""
-    result = kernel.for_kernels().get_compile_result(types.none(*arguments))
+    result = kernel.for_kernels().get_compile_result(result_type(*arguments))
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
