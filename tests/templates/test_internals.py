@@ -38,9 +38,9 @@ def doubled(x, out):  # type: ignore[no-untyped-def]
     out[0] = 2 * x[0]
 
 
-def compiled(code: Callable[..., Any]) -> Any:
+def compiled(code: Callable[..., Any], deferred: Any = None) -> Any:
     """A function compiled anew, whatever is on disk."""
-    function = functions.compiled()(code)
+    function = functions.compiled(deferred=deferred)(code)
     function._cache = caching.NullCache()
     return function
 
@@ -105,6 +105,13 @@ def functions_are_called_by_name() -> bool:
     result = caller(5.0)
     (text,) = caller.inspect_llvm().values()
     return bool(result == -4 and text.count("declare i32 @derivatrix_") == 2)
+
+
+def functions_are_compiled_when_they_are_called() -> bool:
+    half = compiled(lambda x: x / 2, deferred=types.float64)
+    caller = compiled(lambda x: half(x) if x > 1 else x)
+    small, before = caller(1.0), len(half.for_kernels().signatures)
+    return (small, before, caller(4.0)) == (1.0, 0, 2.0)
 
 
 def called_code_comes_from_the_cache() -> bool:
@@ -324,6 +331,12 @@ USES = [
     Use("templates of calls", flags_are_one_type, dispatcher.Dispatcher, "get_call_template"),
     Use("calls by name", functions_are_called_by_name, base.BaseContext, "insert_user_function"),
     Use(
+        "calls of what is compiled later",
+        functions_are_compiled_when_they_are_called,
+        functions,
+        "make_concrete_template",
+    ),
+    Use(
         "compiling for arguments",
         unknown_arguments_are_refused_at_once,
         dispatcher.Dispatcher,
@@ -422,6 +435,76 @@ def test_a_tuple_of_arguments_is_compiled_as_any_tuple() -> None:
 
     assert twice(np.ones(2), np.ones(2)) == 4
     assert len(first_entries.callees) == 1
+
+
+@functions.compiled(deferred=types.boolean)
+def is_large(x):  # type: ignore[no-untyped-def]
+    return x > 10
+
+
+@functions.compiled(deferred=types.none)
+def negate(x, out):  # type: ignore[no-untyped-def]
+    if x > 1000:
+        raise ValueError("too large")
+    out[0] = -x
+
+
+@functions.compiled(deferred=types.none)
+def not_compilable(out):  # type: ignore[no-untyped-def]
+    out[0] = no_such_name  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_deferred_functions_are_compiled_when_they_are_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(functions, "_deferred", [])
+    told: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(str(what.exc_value)))
+
+    @functions.compiled(is_called_from_python=True)
+    def kernel(x, out):  # type: ignore[no-untyped-def]
+        out[0] = x
+        if x > 1 and is_large(x):
+            negate(x, out)
+        if x < 0:
+            not_compilable(out)
+
+    def compiled_signatures() -> list[int]:
+        return [len(each.for_kernels().signatures) for each in (is_large, negate)]
+
+    out = np.empty(1)
+    kernel(1.0, out)
+    assert (out[0], compiled_signatures()) == (1.0, [0, 0])
+    kernel(2.0, out)
+    assert (out[0], compiled_signatures()) == (2.0, [1, 0])
+    kernel(20.0, out)
+    assert (out[0], compiled_signatures()) == (-20.0, [1, 1])
+    with pytest.raises(ValueError, match="too large"):
+        kernel(2000.0, out)
+    with pytest.raises(RuntimeError, match="not_compilable could not be compiled"):
+        kernel(-1.0, out)
+    assert "no_such_name" in "".join(told)
+
+
+def test_users_code_finds_all_functions_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold Python's lock while its threads wait for a function."""
+    monkeypatch.setattr(functions, "_deferred", [])
+
+    @functions.compiled(deferred=types.none)
+    def double(out):  # type: ignore[no-untyped-def]
+        out[0] *= 2
+
+    @functions.compiled(is_called_from_python=True)
+    def kernel(out):  # type: ignore[no-untyped-def]
+        if out[0] > 1:
+            double(out)
+
+    @njit
+    def of_a_user(out):  # type: ignore[no-untyped-def]
+        kernel(out)
+
+    of_a_user(np.zeros(1))
+    assert len(double.for_kernels().signatures) == 1
 
 
 def test_collector_rests_while_functions_are_compiled() -> None:
