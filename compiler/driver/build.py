@@ -52,7 +52,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a line about the work in progress, and the finished and total number of steps."""
 
 RESERVED_NAMES = (
-    *("_formulas", "_support", "atexit", "collections", "contextlib", "copy", "ctypes"),
+    *("_formulas", "_support", "_thread", "atexit", "collections", "contextlib", "copy", "ctypes"),
     *("dataclasses", "functools", "gc", "grp", "hashlib", "heapq", "html", "importlib"),
     *("itertools", "linecache", "llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle"),
     *("pwd", "queue", "re", "scipy", "stat", "struct", "sys", "tempfile", "threading", "time"),
