@@ -451,6 +451,12 @@ def _resolve(name: str, expressions: Sequence[Node], leaves: Sequence[Leaf]) -> 
         symbolic = node.role == "symbol"
         if leaf is None and symbolic and not node.shape and node.name in symbols:
             replacements[node] = full(dimensions.symbol(node.name))
+        elif leaf is None and node.role == "placeholder":
+            raise DeclarationError(
+                f"{name}: the expression uses a symbol of the step of a scan, "
+                f"{node.name.split('_', 2)[-1]!r}, which exists only within that step; return it "
+                "from the step as an output"
+            )
         elif leaf is None:
             raise DeclarationError(
                 f"{name}: the expression uses {node.name!r}, which is not among the inputs "

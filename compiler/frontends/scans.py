@@ -25,6 +25,8 @@ from derivatrix.runtime.errors import (
     ShapeError,
 )
 
+MAX_SEGMENT_STEPS = 2**31 - 1
+
 _scan_numbers = count()
 """Numbers of scans: the placeholders of each are its own."""
 _open_scans: list[str] = []
@@ -214,12 +216,13 @@ def _step_count(title: str, sources: Arrays, length: Any) -> Dimension:
 
 
 def _segment_steps(title: str, checkpoint: Any) -> int:
-    """Return the number of steps of a segment. Raises DeclarationError unless it is positive."""
+    """Return the number of steps of a segment. Raises DeclarationError unless it is positive and
+    fits the integers of kernels."""
     is_integer = isinstance(checkpoint, int | np.integer) and not isinstance(checkpoint, bool)
-    if not is_integer or checkpoint < 1:
+    if not is_integer or not 1 <= checkpoint <= MAX_SEGMENT_STEPS:
         raise DeclarationError(
-            f"scan: checkpoint of {title} is {shown(checkpoint)}; it is an integer from 1 up, the "
-            "number of steps of a segment"
+            f"scan: checkpoint of {title} is {shown(checkpoint)}; it is an integer from 1 to "
+            f"{MAX_SEGMENT_STEPS}, the number of steps of a segment"
         )
     return int(checkpoint)
 

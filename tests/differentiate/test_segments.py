@@ -155,13 +155,13 @@ def test_segments_start_with_the_structure_that_steps_keep() -> None:
     assert segments.carries[0].structure == "symmetric"
 
 
-@pytest.mark.parametrize("checkpoint", [0, -1, True, 2.0, "3", T, np.bool_(True)])
+@pytest.mark.parametrize("checkpoint", [0, -1, True, 2.0, "3", T, np.bool_(True), 2**70])
 def test_checkpoint_is_a_positive_integer(checkpoint: Any) -> None:
     def step(h: Any, x: Any) -> Any:
         return h * x, None
 
     start, xs = dx.vector("start", n), dx.matrix("xs", T, n)
     with pytest.raises(
-        DeclarationError, match=r"scan: checkpoint of step is .*; it is an integer from 1 up"
+        DeclarationError, match=r"scan: checkpoint of step is .*; it is an integer from 1 to "
     ):
         dx.scan(step, start, xs, checkpoint=checkpoint)

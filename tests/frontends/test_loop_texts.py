@@ -148,6 +148,7 @@ ERRORS = [
     ("scan(length = 2)", "^" * 16, "no equation of a step"),
     ("scan(h = exp(h = h0), x in X)", "             ^^^^^^", "is for scan alone"),
     ("sum(h = h0)", "    ^^^^^^", "is for scan alone"),
+    ("scan(h = W*h, h = h0, length = 2, k = 3)", " " * 34 + "^^^^^", "no equation reads 'k'"),
     ("scan", "^^^^", "scan is a function; write scan"),
     ("scan(h = W*h, h = h0, length = 2) + h", " " * 36 + "^", "'h' is not known here"),
 ]

@@ -268,6 +268,19 @@ def test_loop_of_a_derivative() -> None:
     np.testing.assert_allclose(evaluate(function.expression, values, sizes), expected, rtol=1e-9)
 
 
+def test_symbols_of_a_step_stay_in_it() -> None:
+    states: list[dx.Array] = []
+
+    def step(h: dx.Array, x: dx.Array) -> tuple[dx.Array, None]:
+        states.append(h)
+        return h * x, None
+
+    h0 = dx.vector("h0", n)
+    dx.scan(step, h0, X)
+    with pytest.raises(dx.DeclarationError, match=r"f: .* the step of a scan, 'h', which exists"):
+        dx.function("f", [h0], 2 * states[0])
+
+
 @pytest.mark.parametrize("axis", (0, 1, -1))
 def test_running_product(axis: int) -> None:
     function = dx.function("products", [X], np.cumprod(X, axis))

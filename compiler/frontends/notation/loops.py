@@ -60,7 +60,22 @@ def recursion(source: Source, call: syntax.Call) -> Recursion:
         raise source.error(
             "scan has neither a sequence nor a length; write x in X, or length = T", call.span
         )
+    _refuse_unread_definitions(source, result, call)
     return result
+
+
+def _refuse_unread_definitions(source: Source, clauses: Recursion, call: syntax.Call) -> None:
+    """Raise NotationError for a definition that no equation reads, such as a mistyped option."""
+    result, *others = clauses.equations
+    read = {name for tree in clauses.equations.values() for name in free_names(source, tree)}
+    for clause in call.arguments:
+        name = clause.name.name if isinstance(clause, syntax.Clause) else ""
+        if name in others and name not in clauses.starts and name not in read:
+            raise source.error(
+                f"no equation reads {shown(name)}, and the result is {result}; the options of scan "
+                "are length = T and reverse",
+                clause.span,
+            )
 
 
 def _add_clause(source: Source, result: Recursion, clause: syntax.Clause) -> None:
