@@ -34,6 +34,9 @@ MIN_LARGE_VALUE = 2.0**-40
 saturates, as softmax does, its derivative is all rounding of terms that cancel."""
 MIN_VALUE = 1e-280
 """Smaller values have derivatives that underflow."""
+LARGER_DIRECTIONS = 4
+"""Most single entries of an input along which the declaration is differentiated at larger sizes;
+dense directions, which show any wrong entry, come on top."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""
 FLOAT64_ROUNDING = 2.0**-29
@@ -200,7 +203,7 @@ def larger(interface: ModuleInterface, seed: int) -> list[Measurement]:
     if sizes is None:
         return []
     try:
-        measurement = _measure_best(interface, sizes, [seed, len(sizes), 1], 4)
+        measurement = _measure_best(interface, sizes, [seed, len(sizes), 1], LARGER_DIRECTIONS)
     except OutOfDomain:
         return []
     return [_with_number(measurement, 3)] if measurement.first_error <= ACCURATE_ERROR else []

@@ -16,7 +16,7 @@ from derivatrix.runtime import sampling
 from derivatrix.runtime.code import called_functions, integer_constants
 from derivatrix.runtime.interface import ModuleInterface, Sizes
 from derivatrix.runtime.report import Reach
-from derivatrix.runtime.work import ENTRY_OPS, Work
+from derivatrix.runtime.work import ENTRY_OPS, MAX_VALUE_OPS, Work
 
 MIN_THRESHOLD, MAX_THRESHOLD = 6, 1100
 """Range of the whole numbers that count as thresholds of a length. Verification has smaller sizes
@@ -29,8 +29,6 @@ MAX_ENTRIES = 1_000_000
 """Most entries of the arguments and results of a call, where a run calls several kinds."""
 MAX_DENSE_ENTRIES = 20_000_000
 """Most entries for a kind that has thresholds, and of work arrays."""
-MAX_VALUE_OPS = 1e9
-"""Most operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPS = 5e10
 """Most operations of a derivative, if each of its entries takes as many as one of the value."""
 MAX_TOTAL_OPS = 4e9

@@ -32,8 +32,8 @@ ROOT_OPS = 500_000
 ROOT_STEP_RATIO = 15
 """Cost of a step of this search, relative to a product of matrices of that size."""
 ROOT_SEARCH = "scipy.optimize.root"
-MAX_SEARCH_OPS = 1e9
-"""Operations up to which those of searches are counted at their sizes, not extrapolated."""
+MAX_VALUE_OPS = 1e9
+"""Most operations of the declaration in one call at which a module is verified, about a second."""
 COUNTED_SIZE = 16
 """Smallest of the sizes at which operations are counted."""
 MIN_COUNTED_OPS = 3e6
@@ -64,7 +64,7 @@ class Work:
             self._growths[key] = self._growth(counted, large)
         start, operations, power = self._growths[key]
         extrapolated = operations * (smallest / start) ** power
-        if not self._has_search or extrapolated > MAX_SEARCH_OPS:
+        if not self._has_search or extrapolated > MAX_VALUE_OPS:
             return extrapolated
         # at some size, equations become hard: then a search takes hundreds of steps
         key = tuple(sizes.items())

@@ -18,6 +18,7 @@ from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.frontends.arguments import require_one_meaning
 from derivatrix.compiler.frontends.call import call
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
+from derivatrix.compiler.frontends.scans import symbol_name
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
@@ -454,7 +455,7 @@ def _resolve(name: str, expressions: Sequence[Node], leaves: Sequence[Leaf]) -> 
         elif leaf is None and node.role == "placeholder":
             raise DeclarationError(
                 f"{name}: the expression uses a symbol of the step of a scan, "
-                f"{node.name.split('_', 2)[-1]!r}, which exists only within that step; return it "
+                f"{symbol_name(node)!r}, which exists only within that step; return it "
                 "from the step as an output"
             )
         elif leaf is None:

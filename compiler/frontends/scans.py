@@ -99,7 +99,7 @@ def run_scan(
         {leaf: Array(leaf) for leaf in free},
         *(nodes[: len(carries)], nodes[len(carries) :], steps, reverse),
         singular_lengths(nodes[: len(carries)]),
-        {leaf: _symbol_name(leaf) for leaf in free}
+        {leaf: symbol_name(leaf) for leaf in free}
         | dict(zip((*carries, *slices), names, strict=True)),
     )
     if segment_steps is None or not carries:
@@ -243,7 +243,7 @@ def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:
             )
 
 
-def _symbol_name(leaf: Leaf) -> str:
+def symbol_name(leaf: Leaf) -> str:
     """Return the name of a symbol, without the beginning that those of open scans have."""
     return leaf.name.split("_", 2)[-1] if leaf.role == "placeholder" else leaf.name
 
@@ -255,6 +255,6 @@ def _refuse_closed_scans(title: str, parameters: Iterable[Leaf]) -> None:
             leaf.name.startswith(prefix) for prefix in _open_scans
         ):
             raise DeclarationError(
-                f"scan: {title} uses {_symbol_name(leaf)}, a symbol that exists only "
+                f"scan: {title} uses {symbol_name(leaf)}, a symbol that exists only "
                 "within the step of another scan; return it from that step as an output"
             )

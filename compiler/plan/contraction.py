@@ -176,10 +176,10 @@ class _OpenProduct:
         """Sum over an axis of triangles of ones first: running sums take one loop over that axis
         instead of one for each of their entries. linked: only where products with other factors
         would join both axes of a triangle."""
-        while any(self._takes_running_sum(constraint, linked) for constraint in self.structural):
+        while any(self._take_running_sum(constraint, linked) for constraint in self.structural):
             pass
 
-    def _takes_running_sum(self, constraint: Constraint, linked: bool) -> bool:
+    def _take_running_sum(self, constraint: Constraint, linked: bool) -> bool:
         """Sum over an axis of a triangle, if a factor has it, those of others that do, and not the
         other axis; return whether it was."""
         node, labels = constraint

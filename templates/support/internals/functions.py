@@ -182,7 +182,7 @@ _functions: WeakValueDictionary = WeakValueDictionary()
 _callees_by_name: dict = {}
 """Name in machine code -> key in `_functions` and types of arguments of the function called."""
 _deferred: list = []
-"""Functions that compile the functions that compiled code may call, but that no code has called."""
+"""Functions that compile the deferred functions which compiled code may call."""
 
 
 def compiled(counted=False, linked=False, is_called_from_python=False, deferred=None, **options):
