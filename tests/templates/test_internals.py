@@ -315,6 +315,42 @@ def simulated_memory_can_be_set() -> bool:
     return subprocess.run([sys.executable, "-c", text], env=env, check=False).returncode == 0
 
 
+def passes_are_left_out() -> bool:
+    """Only functions that count references need Numba's passes for these."""
+    function = compiled(lambda x: x + 1)
+    if function(2.0) != 3.0:
+        return False
+    (result,) = function.overloads.values()
+    passes = {name.split("_", 1)[1] for name in result.metadata["pipeline_times"]["nopython"]}
+    return "nopython_rewrites" not in passes and isinstance(result.library, functions._Library)
+
+
+def arrays_are_allocated() -> bool:
+    def allocate(n):  # type: ignore[no-untyped-def]
+        integers, numbers = memory.zeros((n, 2), np.int32), memory.empty((n,), np.float32)
+        numbers[:] = arithmetic.epsilon(numbers)
+        return integers, numbers
+
+    function = functions.compiled(counted=True)(allocate)
+    function._cache = caching.NullCache()
+    integers, numbers = function(3)
+    expected = np.zeros((3, 2), np.int32), np.full(3, np.finfo(np.float32).eps, np.float32)
+    pairs = zip((integers, numbers), expected, strict=True)
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
+def tuples_get_one_type() -> bool:
+    def total(*arrays):  # type: ignore[no-untyped-def]
+        same, result = memory.of_one_type(arrays), 0.0
+        for place in range(len(arrays)):
+            result += same[place][0]
+        return result
+
+    constant = np.ones(1)
+    constant.flags.writeable = False
+    return bool(called(total, constant, np.full(1, 2.0)) == 3.0)
+
+
 @dataclass(frozen=True)
 class Use:
     """A use of Numba's internals: its name, its check, and the attribute whose replacement must
@@ -373,6 +409,15 @@ USES = [
         "_get_excinfo_argument",
     ),
     Use("buffers of others", kernels_take_the_buffers_of_others, verification, "view"),
+    Use("passes over each function", passes_are_left_out, functions.Compiler, "define_pipelines"),
+    Use(
+        "LLVM's passes",
+        passes_are_left_out,
+        codegen.CPUCodegen,
+        "_module_pass_manager",
+    ),
+    Use("Numba's arrays", arrays_are_allocated, arrayobj, "_empty_nd_impl"),
+    Use("tuples of arrays", tuples_get_one_type, base.BaseContext, "make_tuple"),
     Use("arrays over memory", arrays_lie_over_memory, arrayobj, "populate_array"),
     Use("Numba's memory", work_arrays_are_one_block, memory, "call_named"),
     Use("inline assembly", offsets_of_work_arrays_are_hidden, ir.IRBuilder, "asm"),

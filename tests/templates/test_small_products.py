@@ -54,7 +54,7 @@ def recorder() -> Recorder:
     """Record the routines that `product` calls, compiled for both precisions."""
     made = Recorder()
 
-    @functions.compiled(no_cpython_wrapper=True)
+    @functions.compiled()
     def recorded(pointers: tuple) -> None:
         arithmetic.multiply(pointers)
 

@@ -5,7 +5,9 @@ by its singular value decomposition."""
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
+from ..internals.memory import empty
 from .blas import gemm
 from .lu import lu_det, lu_factor, lu_inverse
 from .singular import singular_vectors
@@ -18,7 +20,7 @@ def adjugate(a, out):
 
     The adjugate is det(A) inv(A). Where that would lose half of the digits, with A = U diag(s) V':
     det(U) det(V) V diag(p) U', where p[i] is the product of all s but s[i]."""
-    min_pivot_ratio = np.sqrt(np.finfo(a.dtype).eps)
+    min_pivot_ratio = np.sqrt(epsilon(a))
     for s in range(len(a)):
         det = invert(a[s : s + 1], out[s : s + 1], min_pivot_ratio)
         if det != 0:
@@ -35,7 +37,7 @@ def invert(a, out, min_pivot_ratio):
     """Put the inverse of one matrix, `a` (1, n, n), into `out` and return its determinant; return 0
     if its smallest pivot, relative to the largest, is at most `min_pivot_ratio`."""
     _, n, _ = a.shape
-    lu, pivots, det = a.copy(), np.empty((1, n), np.int32), np.empty(1, a.dtype)
+    lu, pivots, det = a.copy(), empty((1, n), np.int32), empty((1,), a.dtype)
     lu_factor(lu, pivots)
     smallest, largest = a.dtype.type(np.inf), a.dtype.type(0)
     for i in range(n):
@@ -51,7 +53,7 @@ def invert(a, out, min_pivot_ratio):
 def adjugate_by_svd(a, out):
     """`adjugate` of one matrix, `a` (1, n, n), by its singular value decomposition."""
     _, n, _ = a.shape
-    u, v, s = np.empty_like(a), np.empty_like(a), np.empty((1, n), a.dtype)
+    u, v, s = empty(a.shape, a.dtype), empty(a.shape, a.dtype), empty((1, n), a.dtype)
     if not singular_vectors(a, u, s, v):
         return False
     sign = orthogonal_det(u) * orthogonal_det(v)
@@ -70,7 +72,7 @@ def adjugate_by_svd(a, out):
 def orthogonal_det(basis):
     """Compute the determinant of an orthogonal matrix, `basis` (1, n, n): 1 or -1."""
     _, n, _ = basis.shape
-    lu, pivots, size = basis.copy(), np.empty((1, n), np.int32), np.empty(1, basis.dtype)
+    lu, pivots, size = basis.copy(), empty((1, n), np.int32), empty((1,), basis.dtype)
     lu_factor(lu, pivots)
     lu_det(lu, pivots, size)
     return size[0]
@@ -84,8 +86,8 @@ def adjugate_derivative(a, tangent, out):
     The formula uses the inverse twice and loses its digits twice: beyond a quarter of the digits,
     the singular value decomposition takes its place."""
     stack, n, _ = a.shape
-    min_pivot_ratio = np.sqrt(np.sqrt(np.finfo(a.dtype).eps))
-    inverse, product = np.empty((1, n, n), a.dtype), np.empty((n, n), a.dtype)
+    min_pivot_ratio = np.sqrt(np.sqrt(epsilon(a)))
+    inverse, product = empty((1, n, n), a.dtype), empty((n, n), a.dtype)
     for s in range(stack):
         det = invert(a[s : s + 1], inverse, min_pivot_ratio)
         if det != 0:
@@ -98,7 +100,8 @@ def adjugate_derivative(a, tangent, out):
                 for j in range(n):
                     out[s, i, j] += det * total * inverse[0, i, j]
         else:
-            u, v, cofactors = np.empty_like(inverse), np.empty_like(inverse), np.empty_like(product)
+            u, v = empty((1, n, n), a.dtype), empty((1, n, n), a.dtype)
+            cofactors = empty((n, n), a.dtype)
             if not pair_products(a[s : s + 1], u, v, cofactors):
                 return False
             gemm(1.0, u[0], True, tangent[s], False, 0.0, product)
@@ -112,8 +115,8 @@ def adjugate_jacobian(a, out):
     """out (stack, n, n, n, n) = the derivatives of the adjugate of each matrix of `a` by each of
     its entries, whose indices come last. See `adjugate_derivative`."""
     stack, n, _ = a.shape
-    min_pivot_ratio = np.sqrt(np.sqrt(np.finfo(a.dtype).eps))
-    inverse, work = np.empty((1, n, n), a.dtype), np.empty((n, n), a.dtype)
+    min_pivot_ratio = np.sqrt(np.sqrt(epsilon(a)))
+    inverse, work = empty((1, n, n), a.dtype), empty((n, n), a.dtype)
     for s in range(stack):
         det = invert(a[s : s + 1], inverse, min_pivot_ratio)
         if det != 0:
@@ -126,8 +129,8 @@ def adjugate_jacobian(a, out):
                                 inverse_ij * inverse[0, m, k] - inverse_ik * inverse[0, m, j]
                             )
         else:
-            u, v, cofactors = np.empty_like(inverse), np.empty_like(inverse), np.empty_like(work)
-            entry_derivative = np.empty_like(work)
+            u, v = empty((1, n, n), a.dtype), empty((1, n, n), a.dtype)
+            cofactors, entry_derivative = empty((n, n), a.dtype), empty((n, n), a.dtype)
             if not pair_products(a[s : s + 1], u, v, cofactors):
                 return False
             for k in range(n):
@@ -147,7 +150,7 @@ def adjugate_factors(a, det, inverse, cofactors, u, v):
     """Compute the factors of the adjugate's derivative: det (stack,), inverse (stack, n, n), or for
     a nearly singular matrix cofactors, u, v (stack, n, n) of `pair_products`. The others are zero.
     False as `adjugate`."""
-    min_pivot_ratio = np.sqrt(np.sqrt(np.finfo(a.dtype).eps))
+    min_pivot_ratio = np.sqrt(np.sqrt(epsilon(a)))
     cofactors[:], u[:], v[:] = 0, 0, 0
     for s in range(len(a)):
         det[s] = invert(a[s : s + 1], inverse[s : s + 1], min_pivot_ratio)
@@ -163,7 +166,7 @@ def pair_products(a, u, v, cofactors):
     """Decompose one matrix `a` (1, n, n) = U diag(s) V': cofactors[p, q] = det(U) det(V) times the
     product of all s but s[p] and s[q]; 0 for p = q. False as `adjugate`."""
     _, n, _ = a.shape
-    s = np.empty((1, n), a.dtype)
+    s = empty((1, n), a.dtype)
     if not singular_vectors(a, u, s, v):
         return False
     sign = orthogonal_det(u) * orthogonal_det(v)

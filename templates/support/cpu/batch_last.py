@@ -11,6 +11,7 @@ import numpy as np
 
 from ..internals.arithmetic import along_samples
 from ..internals.functions import compiled, short_loop
+from ..internals.memory import empty
 
 COPIED_SAMPLES = 8
 """Samples that are copied together: their entries fill a cache line."""
@@ -134,7 +135,7 @@ def lu_factor_batch_last(lu, pivots):
     """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
     stays and means det = 0."""
     n, _, stack = lu.shape
-    largest = np.empty(stack, lu.dtype)
+    largest = empty((stack,), lu.dtype)
     for k in range(n):
         for s in range(stack):
             pivots[k, s] = k

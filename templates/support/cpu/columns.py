@@ -6,6 +6,7 @@ by side in memory."""
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .elementary import fast_exp, fast_log
 
 
@@ -25,8 +26,8 @@ def shares_of_column_maxima(x, out):
     """out[i, s] = 1/k if x[i, s] is one of the k largest entries of x[:, s], 0 if it is not; nan
     where an entry is nan."""
     n, stack = x.shape
-    largest = np.empty(stack, x.dtype)
-    total = np.zeros(stack, x.dtype)
+    largest = empty((stack,), x.dtype)
+    total = zeros((stack,), x.dtype)
     column_maxima(x, largest)
     for i in range(n):
         for s in range(stack):
@@ -57,8 +58,8 @@ def softmax_of_columns(x, out, largest, total):
 @compiled(counted=True)
 def softmax_columns(x, out):
     """Compute the softmax of each column of x (n, stack)."""
-    largest = np.empty(x.shape[1], x.dtype)
-    total = np.empty(x.shape[1], x.dtype)
+    largest = empty((x.shape[1],), x.dtype)
+    total = empty((x.shape[1],), x.dtype)
     softmax_of_columns(x, out, largest, total)
 
 
@@ -73,7 +74,7 @@ def logs_of_sums(largest, total):
 @compiled(counted=True)
 def softmax_and_logsumexp_columns(x, out, logarithms):
     """Compute softmax and log(sum(exp(x[:, s]))) of each column of x (n, stack)."""
-    largest = np.empty(x.shape[1], x.dtype)
+    largest = empty((x.shape[1],), x.dtype)
     softmax_of_columns(x, out, largest, logarithms)
     logs_of_sums(largest, logarithms)
 
@@ -82,8 +83,8 @@ def softmax_and_logsumexp_columns(x, out, logarithms):
 def softmax_and_log_softmax_columns(x, out, logarithms):
     """Compute softmax and its logarithm of each column of x (n, stack)."""
     n, stack = x.shape
-    largest = np.empty(stack, x.dtype)
-    total = np.empty(stack, x.dtype)
+    largest = empty((stack,), x.dtype)
+    total = empty((stack,), x.dtype)
     softmax_of_columns(x, out, largest, total)
     for s in range(stack):
         total[s] = fast_log(total[s])
@@ -96,8 +97,8 @@ def softmax_and_log_softmax_columns(x, out, logarithms):
 def log_softmax_columns(x, out):
     """out[i, s] = log(exp(x[i, s]) / sum(exp(x[:, s]))), without overflow."""
     n, stack = x.shape
-    largest = np.empty(stack, x.dtype)
-    total = np.zeros(stack, x.dtype)
+    largest = empty((stack,), x.dtype)
+    total = zeros((stack,), x.dtype)
     column_maxima(x, largest)
     for i in range(n):
         for s in range(stack):
@@ -115,7 +116,7 @@ def log_softmax_columns(x, out):
 def logsumexp_columns(x, out):
     """out[s] = log(sum(exp(x[:, s]))), without overflow."""
     n, stack = x.shape
-    largest = np.empty(stack, x.dtype)
+    largest = empty((stack,), x.dtype)
     column_maxima(x, largest)
     out[:] = 0
     for i in range(n):

@@ -5,8 +5,9 @@
 import numpy as np
 
 from ..common.conventions import LEADING_RATIO
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
-from ..internals.memory import copy_entries
+from ..internals.memory import copy_entries, empty, zeros
 from .blas import NO, UPPER, VECTORS
 from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
 
@@ -74,9 +75,9 @@ def decompose_symmetric(job, a, values, vectors):
     stack, n = values.shape
     if not all_finite(a):
         return False
-    info = np.empty(1, np.int32)
+    info = empty((1,), np.int32)
     size, count = 1 + 6 * n + 2 * n * n, 3 + 5 * n
-    workspace = (np.empty(size, a.dtype), size, np.empty(count, np.int32), count, info)
+    workspace = (empty((size,), a.dtype), size, empty((count,), np.int32), count, info)
     copy_entries(a, vectors)
     for s in range(stack if n > 0 else 0):
         lapack_syevd((job, UPPER, n, vectors[s], n, values[s], *workspace))
@@ -100,7 +101,7 @@ def symmetric_eigen(a, values, vectors):
 @compiled(counted=True)
 def symmetric_eigenvalues(a, values):
     """values (stack, n) of symmetric matrices. See `decompose_symmetric`."""
-    return decompose_symmetric(NO, a, values, np.empty_like(a))
+    return decompose_symmetric(NO, a, values, empty(a.shape, a.dtype))
 
 
 @compiled()
@@ -123,12 +124,12 @@ def real_eigen(job, a, values, rows):
     LAPACK reads the matrix as its transpose: its left eigenvectors are our right ones.
     """
     n = len(values)
-    info = np.zeros(1, np.int32)
-    imaginary = np.zeros(n, a.dtype)
-    copy = np.empty((n, n), a.dtype)
-    none = np.empty((1, 1), a.dtype)
+    info = zeros((1,), np.int32)
+    imaginary = zeros((n,), a.dtype)
+    copy = empty((n, n), a.dtype)
+    none = empty((1, 1), a.dtype)
     size = 64 * n + 64
-    work = np.empty(size, a.dtype)
+    work = empty((size,), a.dtype)
     copy_entries(a, copy)
     if n > 0:
         order = len(rows)
@@ -146,8 +147,8 @@ def real_eigenvalues(a, values):
     stack, n = values.shape
     if not all_finite(a):
         return False
-    none = np.empty((1, 1), a.dtype)
-    places = np.empty(n, np.int64)
+    none = empty((1, 1), a.dtype)
+    places = empty((n,), np.int64)
     for s in range(stack):
         if not real_eigen(NO, a[s], values[s], none):
             return False
@@ -163,8 +164,8 @@ def real_eigenvectors(a, values, vectors):
     stack, n = values.shape
     if not all_finite(a):
         return False
-    rows = np.empty((n, n), a.dtype)
-    places = np.empty(n, np.int64)
+    rows = empty((n, n), a.dtype)
+    places = empty((n,), np.int64)
     for s in range(stack):
         if not real_eigen(VECTORS, a[s], values[s], rows):
             return False
@@ -183,14 +184,15 @@ def independent_columns(a):
     """Check by an estimate of the condition number that the columns of a square matrix are linearly
     independent beyond rounding."""
     n = len(a)
-    factored = np.empty((n, n), a.dtype)
-    info = np.empty(1, np.int32)
-    pivots = np.empty(n, np.int32)
-    work = np.empty(4 * n, a.dtype)
-    condition = np.ones(1, a.dtype)
+    factored = empty((n, n), a.dtype)
+    info = empty((1,), np.int32)
+    pivots = empty((n,), np.int32)
+    work = empty((4 * n,), a.dtype)
+    condition = empty((1,), a.dtype)
+    condition[0] = 1
     length = largest_row_sum(a)
     copy_entries(a, factored)
     if n > 0:
         lapack_getrf((n, n, factored, n, pivots, info))
         lapack_gecon((ONE_NORM, n, factored, n, length, condition, work, pivots, info))
-    return condition[0] > 10 * n * np.finfo(a.dtype).eps
+    return condition[0] > 10 * n * epsilon(a)

@@ -6,7 +6,7 @@ approximant (Higham 2005)."""
 import numpy as np
 
 from ..internals.functions import compiled
-from ..internals.memory import give_back, work_arrays
+from ..internals.memory import empty, give_back, work_arrays
 from .blas import gemm
 from .frechet import (
     combine_blocks,
@@ -144,7 +144,7 @@ def expm(*arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""
     x = frechet_blocks(arrays)
-    y = np.empty_like(x)
+    y = empty(x.shape, x.dtype)
     for s in range(x.shape[0]):
         expm_blocks(x[s], y[s], x.shape[1] - 1)
     last_entries(y, 0, 0, arrays[-1])

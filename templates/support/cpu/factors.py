@@ -4,8 +4,9 @@
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
-from ..internals.memory import copy_entries
+from ..internals.memory import copy_entries, empty, zeros
 from .cholesky import cholesky_factor
 from .copies import copy_matrices
 from .eigen import largest_row_sum
@@ -46,7 +47,7 @@ def unpivoted_lu(a, lower, upper):
     """lower, upper (stack, n, n): A = L U with ones on the diagonal of L. False where a pivot is
     zero, or no larger than the rounding error of the terms that it is the sum of."""
     stack, n, _ = a.shape
-    rounding = n * np.finfo(a.dtype).eps
+    rounding = n * epsilon(a)
     for s in range(stack):
         for i in range(n):
             for j in range(n):
@@ -76,10 +77,10 @@ def thin_qr(a, q, r):
     stack, p, k = a.shape
     if p < k:
         return False
-    info = np.empty(1, np.int32)
-    factors = np.empty(k, a.dtype)
+    info = empty((1,), np.int32)
+    factors = empty((k,), a.dtype)
     size = 64 * k + 1
-    work = np.empty(size, a.dtype)
+    work = empty((size,), a.dtype)
     copy_entries(a, q)
     for s in range(stack):
         if k > 0:
@@ -107,9 +108,9 @@ def has_full_rank(r):
     i: they are dependent where a coefficient times its column's length reaches the inverse of the
     precision."""
     stack, k, _ = r.shape
-    level = 10 * np.finfo(r.dtype).eps
+    level = 10 * epsilon(r)
     for s in range(stack):
-        lengths = np.zeros(k, r.dtype)  # 1-norms: squares could overflow
+        lengths = zeros((k,), r.dtype)  # 1-norms: squares could overflow
         for j in range(k):
             for i in range(j, k):
                 lengths[i] += abs(r[s, j, i])
@@ -120,9 +121,9 @@ def has_full_rank(r):
         # length 1 is more than its determinant / sqrt(e)
         if volume > level * np.sqrt(np.e * k):
             continue
-        inverse = np.empty((1, k, k), r.dtype)
+        inverse = empty((1, k, k), r.dtype)
         triangular_inverse(r[s : s + 1], inverse, False)
-        sizes = np.zeros(k, r.dtype)
+        sizes = zeros((k,), r.dtype)
         for j in range(k):
             for i in range(j, k):
                 sizes[i] += lengths[j] * abs(inverse[0, j, i])
@@ -139,10 +140,10 @@ def full_rank_pinv(a, out):
     where columns are dependent to NumPy only since their lengths differ so much."""
     stack, p, q = a.shape
     long_side, short_side = max(p, q), min(p, q)
-    tall = np.empty((stack, long_side, short_side), a.dtype)
-    factor = np.empty((stack, long_side, short_side), a.dtype)
-    r = np.empty((stack, short_side, short_side), a.dtype)
-    inverse = np.empty((stack, short_side, long_side), a.dtype)
+    tall = empty((stack, long_side, short_side), a.dtype)
+    factor = empty((stack, long_side, short_side), a.dtype)
+    r = empty((stack, short_side, short_side), a.dtype)
+    inverse = empty((stack, short_side, long_side), a.dtype)
     copy_matrices(a, tall, p < q)
     if not thin_qr(tall, factor, r):
         return False
@@ -151,6 +152,6 @@ def full_rank_pinv(a, out):
     copy_matrices(inverse, out, p < q)
     for s in range(stack):
         condition = largest_row_sum(a[s]) * largest_row_sum(out[s])
-        if not 10 * np.finfo(a.dtype).eps * condition < 1:
+        if not 10 * epsilon(a) * condition < 1:
             return False
     return True

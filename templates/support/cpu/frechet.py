@@ -9,10 +9,9 @@ Relton (2014), whose blocks are these entries."""
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
-from numba import literal_unroll
 
 from ..internals.functions import compiled
-from ..internals.memory import give_back, work_arrays
+from ..internals.memory import give_back, of_one_type, work_arrays, zeros
 from .blas import gemm
 from .lu import lu_factor, lu_inverse, lu_invertible
 
@@ -25,15 +24,14 @@ def frechet_blocks(arrays):
     """Make the Fréchet blocks (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n). The last
     of `arrays` is the result's and is not read."""
     stack, n, _ = arrays[0].shape
-    result = np.zeros((stack, 1 << (len(arrays) - 2), n, n))
-    entry = 0
-    for array in literal_unroll(arrays):
-        if entry < result.shape[1]:
-            for s in range(stack):
-                for i in range(n):
-                    for j in range(n):
-                        result[s, entry, i, j] = array[s, i, j]
-        entry = max(1, 2 * entry)
+    result = zeros((stack, 1 << (len(arrays) - 2), n, n), np.float64)
+    inputs = of_one_type(arrays)
+    for place in range(len(arrays) - 1):
+        array, entry = inputs[place], (1 << place) >> 1
+        for s in range(stack):
+            for i in range(n):
+                for j in range(n):
+                    result[s, entry, i, j] = array[s, i, j]
     return result
 
 

@@ -4,6 +4,7 @@
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
 
 
@@ -14,7 +15,7 @@ def rounding_level(row):
     largest = row.dtype.type(0)
     for value in row:
         largest = max(largest, abs(value))
-    return 10 * len(row) * np.finfo(row.dtype).eps * largest
+    return 10 * len(row) * epsilon(row) * largest
 
 
 @compiled()

@@ -6,7 +6,9 @@ suffices."""
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .blas import gemm
 from .frechet import combine_blocks, divide_blocks, frechet_blocks, last_entries, scale_blocks
 from .roots import lower_root, lower_sylvester, principal_schur
@@ -61,13 +63,14 @@ def logm_blocks(x, out):
             return False
         scale_blocks(1.0, out, x)
         roots += 1
-    terms = np.zeros((4, *x.shape))  # the identity, Z, I + t Z, Z inv(I + t Z)
+    terms = zeros((4, *x.shape), np.float64)  # the identity, Z, I + t Z, Z inv(I + t Z)
     for i in range(n):
         terms[0, 0, i, i] = 1.0
         x[0, i, i] -= 1.0
     scale_blocks(1.0, x, terms[1])
     scale_blocks(0.0, x, out)
-    weights = np.ones(2)
+    weights = empty((2,), np.float64)
+    weights[0] = 1.0
     for node in range(len(LEGENDRE_NODES)):
         weights[1] = LEGENDRE_NODES[node]
         combine_blocks(weights, terms, terms[2])
@@ -89,12 +92,12 @@ def logm(*arrays):
     out = arrays[-1]
     x = frechet_blocks(arrays)
     stack, count, n, _ = x.shape
-    form = np.empty((stack, n, n))
-    vectors = np.empty((stack, n, n))
-    if not principal_schur(np.ascontiguousarray(x[:, 0]), form, vectors, np.finfo(out.dtype).eps):
+    form = empty((stack, n, n), np.float64)
+    vectors = empty((stack, n, n), np.float64)
+    if not principal_schur(np.ascontiguousarray(x[:, 0]), form, vectors, epsilon(out)):
         return False
-    y = np.empty_like(x)
-    half = np.empty((n, n))
+    y = empty(x.shape, x.dtype)
+    half = empty((n, n), np.float64)
     for s in range(stack):
         for entry in range(count):
             gemm(1.0, vectors[s], False, x[s, entry], False, 0.0, half)

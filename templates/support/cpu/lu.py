@@ -9,6 +9,7 @@ that solve or invert require factors that `lu_invertible` accepts.
 import numpy as np
 from numba import types
 
+from ..internals.arithmetic import smallest_normal
 from ..internals.functions import compiled, short_loop
 from ..internals.memory import copy_entries, give_back, work_arrays
 from .blas import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER, blas_trsm, gemm_part
@@ -89,7 +90,7 @@ def factor_by_panels(lu, pivots):
 def factor_by_loops(lu, pivots):
     """`lu_factor` for one small matrix (n, n)."""
     n = len(lu)
-    one, smallest_normal = lu.dtype.type(1), np.finfo(lu.dtype).tiny
+    one, least = lu.dtype.type(1), smallest_normal(lu)
     for k in range(n):
         pivot_column, pivot_size = k, abs(lu[k, k])
         for i in range(k + 1, n):
@@ -101,11 +102,11 @@ def factor_by_loops(lu, pivots):
                 short_loop(j)
                 lu[j, k], lu[j, pivot_column] = lu[j, pivot_column], lu[j, k]
         pivot_row, pivot = lu[k, k + 1 :], lu[k, k]
-        if 0 < pivot_size < smallest_normal:  # the reciprocal may overflow
+        if 0 < pivot_size < least:  # the reciprocal may overflow
             for i in range(len(pivot_row)):
                 short_loop(i)
                 pivot_row[i] /= pivot
-        reciprocal = one / pivot if pivot_size >= smallest_normal else one
+        reciprocal = one / pivot if pivot_size >= least else one
         for i in range(len(pivot_row)):
             pivot_row[i] *= reciprocal
         for j in range(k + 1, n):

@@ -6,6 +6,7 @@ exponential."""
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .exponential import expm_blocks
 from .frechet import (
     divide_blocks,
@@ -22,8 +23,8 @@ def rotations(x):
     """Fréchet blocks of exp([[0, -A], [A, 0]]) = [[cos A, -sin A], [sin A, cos A]], of which only
     the last entry is computed."""
     stack, count, n, _ = x.shape
-    wide = np.zeros((stack, count, 2 * n, 2 * n))
-    result = np.empty_like(wide)
+    wide = zeros((stack, count, 2 * n, 2 * n), np.float64)
+    result = empty(wide.shape, wide.dtype)
     for s in range(stack):
         for entry in range(count):
             for i in range(n):
@@ -51,7 +52,7 @@ def sinm(*arrays):
 @compiled(counted=True)
 def ratio_of_blocks(factor, x, out):
     """out = tanh(y) = (exp(2 y) - I) inv(exp(2 y) + I) for y = factor * x. False at a pole."""
-    power = np.empty_like(x)
+    power = empty(x.shape, x.dtype)
     scale_blocks(2 * factor, x, out)
     expm_blocks(out, power, 0)
     scale_blocks(1.0, power, out)
@@ -73,7 +74,7 @@ def tanhm_blocks(x, out):
     doublings = int(np.ceil(np.log2(norm))) if 1 < norm < np.inf else 0
     if not ratio_of_blocks(0.5**doublings, x, out):
         return False
-    square = np.empty_like(x)
+    square = empty(x.shape, x.dtype)
     while doublings > 0:
         doublings -= 1
         if largest_column(out[0]) > 32:
@@ -94,7 +95,7 @@ def tanhm(*arrays):
     """out (stack, n, n) = the k-th derivative of the hyperbolic tangent at A, for arrays A, E_1,
     ... E_k, out. False where A has an eigenvalue (j + 1/2) pi i, at a pole."""
     x = frechet_blocks(arrays)
-    y = np.empty_like(x)
+    y = empty(x.shape, x.dtype)
     for s in range(x.shape[0]):
         if not tanhm_blocks(x[s], y[s]):
             return False

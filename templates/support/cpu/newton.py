@@ -7,6 +7,7 @@ from threading import current_thread
 import numpy as np
 
 from ..common.convergence import _convergence
+from ..internals.arithmetic import epsilon
 from ..internals.functions import callback, compiled
 
 
@@ -46,4 +47,4 @@ def max_magnitude(vector):
 def step_tolerance(out):
     """Return the length of a step, relative to the unknown, below which rounding alone may keep it
     from reducing the residual: the square root of the precision."""
-    return out.dtype.type(np.sqrt(np.finfo(out.dtype).eps))
+    return out.dtype.type(np.sqrt(epsilon(out)))

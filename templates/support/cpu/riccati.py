@@ -7,6 +7,7 @@ pencil (Laub 1979, van Dooren 1981), found by the QZ algorithm; then two steps o
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .blas import NO, VECTORS, gemm
 from .frechet import largest_column
 from .lapack import lapack_gges, lapack_tgsen
@@ -25,18 +26,19 @@ def stable_subspace(left, right, discrete, vectors):
     n = left.shape[0]
     if n == 0:
         return 0
-    info = np.empty(1, np.int32)
-    count = np.zeros(1, np.int32)
-    unused = np.zeros(n, np.int32)
-    real_part, imaginary_part, divisor = np.empty(n), np.empty(n), np.empty(n)
-    nothing = np.empty(2)
+    info = empty((1,), np.int32)
+    count = zeros((1,), np.int32)
+    unused = zeros((n,), np.int32)
+    real_part, imaginary_part = empty((n,), np.float64), empty((n,), np.float64)
+    divisor = empty((n,), np.float64)
+    nothing = empty((2,), np.float64)
     size = 64 * n + 64
-    pencil, work = (n, left, n, right, n), (np.empty(size), size, unused)
+    pencil, work = (n, left, n, right, n), (empty((size,), np.float64), size, unused)
     results = (real_part, imaginary_part, divisor, nothing, 1, vectors, n)
     lapack_gges((NO, VECTORS, NO, unused, *pencil, count, *results, *work, info))
     if info[0] != 0:
         return -1
-    selected = np.zeros(n, np.int32)
+    selected = zeros((n,), np.int32)
     for i in range(n):
         if discrete:
             selected[i] = np.hypot(real_part[i], imaginary_part[i]) < divisor[i]
@@ -61,7 +63,7 @@ def solve_rows(matrix, rows):
     """Replace each row x of `rows` (1, n, m) by inv(matrix) x, and the matrix (1, m, m) by its LU
     factors. False where it is singular to working precision."""
     n = matrix.shape[1]
-    pivots = np.empty((1, n), np.int32)
+    pivots = empty((1, n), np.int32)
     size = largest_column(matrix[0])
     lu_factor(matrix, pivots)
     for i in range(n):
@@ -82,10 +84,10 @@ def riccati_start(a, b, q, r, discrete, x):
     """
     n, m = b.shape
     size = 2 * n + m if discrete else 2 * n
-    left = np.zeros((size, size))
-    right = np.zeros((size, size))
-    weight = np.empty((1, m, m))
-    gain = np.empty((1, n, m))
+    left = zeros((size, size), np.float64)
+    right = zeros((size, size), np.float64)
+    weight = empty((1, m, m), np.float64)
+    gain = empty((1, n, m), np.float64)
     for i in range(m):
         for j in range(m):
             weight[0, i, j] = r[i, j]
@@ -114,10 +116,10 @@ def riccati_start(a, b, q, r, discrete, x):
             left[n + i, n + i] = 1.0
         else:
             right[n + i, n + i] = 1.0
-    vectors = np.empty((size, size))
+    vectors = empty((size, size), np.float64)
     if stable_subspace(left, right, discrete, vectors) != n:
         return False
-    upper = np.empty((1, n, n))
+    upper = empty((1, n, n), np.float64)
     for i in range(n):
         for j in range(n):
             upper[0, i, j] = vectors[i, j]
@@ -149,8 +151,8 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     = that of the equation, in a form without differences of large terms: C' X C + Q + K' R K - X if
     `discrete`, else C' X + X C + Q + K' R K. False where there is no optimal gain."""
     n, m = b.shape
-    weight, gain = np.empty((1, m, m)), np.empty((1, n, m))
-    costs, half = np.empty((n, m)), np.empty((n, n))
+    weight, gain = empty((1, m, m), np.float64), empty((1, n, m), np.float64)
+    costs, half = empty((n, m), np.float64), empty((n, n), np.float64)
     for i in range(m):
         for j in range(m):
             weight[0, i, j] = r[i, j]
@@ -181,11 +183,11 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
 def riccati_step(a, b, q, r, discrete, x, step):
     """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop is not
     stable."""
-    closed = np.empty_like(x)
-    transposed = np.empty_like(x)
-    residual = np.empty_like(x)
-    form = np.empty_like(x)
-    vectors = np.empty_like(x)
+    closed = empty(x.shape, x.dtype)
+    transposed = empty(x.shape, x.dtype)
+    residual = empty(x.shape, x.dtype)
+    form = empty(x.shape, x.dtype)
+    vectors = empty(x.shape, x.dtype)
     if not closed_loop(a, b, q, r, discrete, x, closed, residual):
         return False
     if not schur(closed, form, vectors) or not is_stable(form[0], discrete):
@@ -198,7 +200,7 @@ def riccati_step(a, b, q, r, discrete, x, step):
                 residual[0, i, j] *= -1.0
     if discrete:
         return stein(transposed, closed, residual, step)
-    transposed_vectors = np.empty_like(x)
+    transposed_vectors = empty(x.shape, x.dtype)
     if not schur(transposed, closed, transposed_vectors):
         return False
     return schur_sylvester(closed, transposed_vectors, form, vectors, residual, step, False, False)
@@ -209,8 +211,8 @@ def riccati(a, b, q, r, discrete, out):
     """out (stack, n, n) = the stabilising solutions, in double precision; q and r are replaced by
     their symmetric parts. False where there is none."""
     stack, n, _ = b.shape
-    x = np.empty((1, n, n))
-    step = np.empty((1, n, n))
+    x = empty((1, n, n), np.float64)
+    step = empty((1, n, n), np.float64)
     symmetric_part(q, q)
     symmetric_part(r, r)
     for s in range(stack):

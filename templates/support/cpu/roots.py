@@ -8,7 +8,9 @@ blocks have 1 row or, for a pair of complex eigenvalues, 2 rows.
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
+from ..internals.memory import empty
 from .blas import NO, gemm
 from .copies import copy_matrices
 from .lapack import lapack_trsyl
@@ -46,8 +48,8 @@ def lower_sylvester(b, a, c):
     """Replace c (n, m) by the X with b X + X a = c, for lower quasi-triangular b (n, n) and
     a (m, m). False where b and -a share an eigenvalue."""
     rows, columns = c.shape
-    info = np.empty(1, np.int32)
-    scale = np.ones(1)
+    info = empty((1,), np.int32)
+    scale = empty((1,), np.float64)
     a_step, b_step = a.strides[0] // a.itemsize, b.strides[0] // b.itemsize
     c_step = c.strides[0] // c.itemsize
     lapack_trsyl((NO, NO, 1, columns, rows, a, a_step, b, b_step, c, c_step, scale, info))
@@ -104,11 +106,11 @@ def sqrtm(a, out):
     """
     stack, n, _ = a.shape
     matrices = a.astype(np.float64)
-    form = np.empty((stack, n, n))
-    vectors = np.empty((stack, n, n))
-    if not principal_schur(matrices, form, vectors, np.finfo(out.dtype).eps):
+    form = empty((stack, n, n), np.float64)
+    vectors = empty((stack, n, n), np.float64)
+    if not principal_schur(matrices, form, vectors, epsilon(out)):
         return False
-    half = np.empty((n, n))
+    half = empty((n, n), np.float64)
     for s in range(stack):
         if not lower_root(form[s], matrices[s]):
             return False

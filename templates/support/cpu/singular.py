@@ -7,8 +7,9 @@ LAPACK reads a matrix as its transpose: its left vectors are our right ones.
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
-from ..internals.memory import copy_entries
+from ..internals.memory import copy_entries, empty, zeros
 from .blas import NO, gemm
 from .copies import copy_matrices
 from .eigen import all_finite, leading_sign
@@ -23,7 +24,7 @@ def decompose(job, a, u, s, vh, copy, work, integers):
     p, q = a.shape
     k = len(s)
     copy_entries(a, copy)
-    info = np.empty(1, np.int32)
+    info = empty((1,), np.int32)
     size = len(work)
     lapack_gesdd((job, q, p, copy, q, s, vh, q, u, max(k, 1), work, size, integers, info))
     return info[0] == 0
@@ -33,14 +34,14 @@ def decompose(job, a, u, s, vh, copy, work, integers):
 def singular_workspace(job, p, q, sample):
     """Allocate LAPACK's work array for a matrix (p, q) of the type of `sample`."""
     k = min(p, q)
-    info = np.empty(1, np.int32)
-    integers = np.empty(8 * k + 1, np.int32)
-    empty = np.empty((1, 1), sample.dtype)
-    numbers = np.empty(k + 1, sample.dtype)
-    optimal_size = np.zeros(1, sample.dtype)
+    info = empty((1,), np.int32)
+    integers = empty((8 * k + 1,), np.int32)
+    none = empty((1, 1), sample.dtype)
+    numbers = empty((k + 1,), sample.dtype)
+    optimal_size = zeros((1,), sample.dtype)
     query = (optimal_size, -1, integers, info)
-    lapack_gesdd((job, q, p, empty, q, numbers, empty, q, empty, max(k, 1), *query))
-    return np.empty(int(optimal_size[0]) + q + p, sample.dtype)
+    lapack_gesdd((job, q, p, none, q, numbers, none, q, none, max(k, 1), *query))
+    return empty((int(optimal_size[0]) + q + p,), sample.dtype)
 
 
 @compiled(counted=True)
@@ -52,9 +53,9 @@ def singular_triplets(a, u, s, vh):
     k = min(p, q)
     if k == 0 or not all_finite(a):
         return k == 0
-    copy = np.empty((p, q), a.dtype)
+    copy = empty((p, q), a.dtype)
     work = singular_workspace(THIN, p, q, copy)
-    integers = np.empty(8 * k, np.int32)
+    integers = empty((8 * k,), np.int32)
     for n in range(stack):
         if not decompose(THIN, a[n], u[n], s[n], vh[n], copy, work, integers):
             return False
@@ -71,7 +72,7 @@ def singular_triplets(a, u, s, vh):
 def singular_vectors(a, u, s, v):
     """`singular_triplets` with the right vectors as columns of v (stack, q, k)."""
     stack, q, k = v.shape
-    vh = np.empty((stack, k, q), a.dtype)
+    vh = empty((stack, k, q), a.dtype)
     converged = singular_triplets(a, u, s, vh)
     copy_matrices(vh, v, True)
     return converged
@@ -85,10 +86,10 @@ def singular_values(a, s):
     k = min(p, q)
     if k == 0 or not all_finite(a):
         return k == 0
-    copy = np.empty((p, q), a.dtype)
-    none = np.empty((1, 1), a.dtype)
+    copy = empty((p, q), a.dtype)
+    none = empty((1, 1), a.dtype)
     work = singular_workspace(NO, p, q, copy)
-    integers = np.empty(8 * k, np.int32)
+    integers = empty((8 * k,), np.int32)
     converged = True
     for n in range(stack):
         converged &= decompose(NO, a[n], none, s[n], none, copy, work, integers)
@@ -99,7 +100,7 @@ def singular_values(a, s):
 def nuclear_norm(a, out):
     """out (stack,) = the sum of the singular values. False where LAPACK does not converge."""
     stack, p, q = a.shape
-    s = np.empty((stack, min(p, q)), a.dtype)
+    s = empty((stack, min(p, q)), a.dtype)
     converged = singular_values(a, s)
     for n in range(stack):
         out[n] = 0
@@ -113,9 +114,9 @@ def polar_factor(a, out):
     """out (stack, p, q) = U V' for A = U diag(s) V'. False where LAPACK does not converge."""
     stack, p, q = a.shape
     k = min(p, q)
-    u = np.empty((stack, p, k), a.dtype)
-    s = np.empty((stack, k), a.dtype)
-    vh = np.empty((stack, k, q), a.dtype)
+    u = empty((stack, p, k), a.dtype)
+    s = empty((stack, k), a.dtype)
+    vh = empty((stack, k, q), a.dtype)
     converged = singular_triplets(a, u, s, vh)
     one, zero = a.dtype.type(1), a.dtype.type(0)
     for n in range(stack):
@@ -133,16 +134,16 @@ def solve_polar(a, c, out):
     """
     stack, p, q = a.shape
     k = min(p, q)
-    u = np.empty((stack, p, k), a.dtype)
-    s = np.empty((stack, k), a.dtype)
-    vh = np.empty((stack, k, q), a.dtype)
+    u = empty((stack, p, k), a.dtype)
+    s = empty((stack, k), a.dtype)
+    vh = empty((stack, k, q), a.dtype)
     if not singular_triplets(a, u, s, vh):
         return False
     one, zero = a.dtype.type(1), a.dtype.type(0)
-    rows = np.empty((k, q), a.dtype)
-    columns = np.empty((p, k), a.dtype)
-    inner = np.empty((k, k), a.dtype)
-    rounding = 10 * k * np.finfo(a.dtype).eps
+    rows = empty((k, q), a.dtype)
+    columns = empty((p, k), a.dtype)
+    inner = empty((k, k), a.dtype)
+    rounding = 10 * k * epsilon(a)
     for n in range(stack):
         if k > 0 and not s[n, k - 1] > rounding * s[n, 0]:
             return False

@@ -5,7 +5,9 @@ Barraud 1977)."""
 
 import numpy as np
 
+from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
+from ..internals.memory import empty
 from .blas import gemm
 from .copies import copy_matrices
 from .lu import lu_factor, lu_solve_each_row
@@ -18,9 +20,9 @@ def solve_block(a, b, block, precision):
     an eigenvalue of a is the inverse of one of b, up to rounding errors."""
     rows, columns = block.shape
     size = rows * columns
-    system = np.empty((1, size, size))
-    unknown = np.empty((1, 1, size))
-    pivots = np.empty((1, size), np.int32)
+    system = empty((1, size, size), np.float64)
+    unknown = empty((1, 1, size), np.float64)
+    pivots = empty((1, size), np.int32)
     largest = 1.0
     for i in range(size):
         unknown[0, 0, i] = block[i // columns, i % columns]
@@ -43,7 +45,7 @@ def lower_stein(a, b, c, precision):
     """Replace c (n, m) by the X with X - a X b = c, for lower quasi-triangular a (n, n) and
     b (m, m), block by block: columns from the last, rows from the first."""
     n, m = c.shape
-    product = np.empty((n, 2))  # X times the current columns of b, as far as X is computed
+    product = empty((n, 2), np.float64)  # X times the current columns of b, as far as X is computed
     right = m
     while right > 0:
         left = right - 2 if right > 1 and b[right - 2, right - 1] != 0 else right - 1
@@ -78,18 +80,18 @@ def stein(a, b, q, out):
     """out (stack, n, m) = the X with X - A X B = Q. False where an eigenvalue of A is the inverse
     of one of B, or no Schur form is found."""
     stack, n, m = q.shape
-    a_form = np.empty((stack, n, n))
-    a_vectors = np.empty((stack, n, n))
-    b_form = np.empty((stack, m, m))
-    b_vectors = np.empty((stack, m, m))
+    a_form = empty((stack, n, n), np.float64)
+    a_vectors = empty((stack, n, n), np.float64)
+    b_form = empty((stack, m, m), np.float64)
+    b_vectors = empty((stack, m, m), np.float64)
     if not schur(a, a_form, a_vectors) or not schur(b, b_form, b_vectors):
         return False
-    half = np.empty((n, m))
+    half = empty((n, m), np.float64)
     right = q.astype(np.float64)
     for s in range(stack):
         gemm(1.0, a_vectors[s], False, right[s], False, 0.0, half)
         gemm(1.0, half, False, b_vectors[s], True, 0.0, right[s])
-        if not lower_stein(a_form[s], b_form[s], right[s], np.finfo(out.dtype).eps):
+        if not lower_stein(a_form[s], b_form[s], right[s], epsilon(out)):
             return False
         gemm(1.0, a_vectors[s], True, right[s], False, 0.0, half)
         gemm(1.0, half, False, b_vectors[s], False, 0.0, right[s])
@@ -101,6 +103,6 @@ def stein(a, b, q, out):
 def discrete_lyapunov(a, q, out):
     """out (stack, n, n) = the X with A X A' - X + Q = 0. False where the product of two
     eigenvalues of A is 1, or no Schur form is found."""
-    transposed = np.empty_like(a)
+    transposed = empty(a.shape, a.dtype)
     copy_matrices(a, transposed, True)
     return stein(a, transposed, q, out)

@@ -6,10 +6,10 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-import numpy as np
 from numba import types
 
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .blas import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER, blas_trsm, gemm, gemm_part
 
 BLOCK_ROWS = 32
@@ -53,7 +53,7 @@ def substitute_blocks(a, b, in_rows, triangle, transposition, diagonal):
     forward = (triangle == LOWER) != transposed
     inverses = diagonal_inverses(a, triangle, diagonal)
     max_sides = min(sides, MAX_SIDES)
-    copies = np.empty((max_sides, BLOCK_ROWS) if in_rows else (BLOCK_ROWS, max_sides), b.dtype)
+    copies = empty((max_sides, BLOCK_ROWS) if in_rows else (BLOCK_ROWS, max_sides), b.dtype)
     for first in range(0, sides, MAX_SIDES):
         last = min(first + MAX_SIDES, sides)
         for step in range(0, n, BLOCK_ROWS):
@@ -93,7 +93,7 @@ def diagonal_inverses(a, triangle, diagonal):
     """Compute the inverses of the diagonal blocks of a triangular matrix (n, n), one below the
     other, as lower triangles: those of an upper matrix are transposed."""
     n = a.shape[0]
-    inverses = np.zeros((n, BLOCK_ROWS), a.dtype)
+    inverses = zeros((n, BLOCK_ROWS), a.dtype)
     for start in range(0, n, BLOCK_ROWS):
         for i in range(start, min(start + BLOCK_ROWS, n)):
             reciprocal = a.dtype.type(1)

@@ -6,6 +6,7 @@ Stewart 1972)."""
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import empty, zeros
 from .blas import NO, TRANSPOSED, VECTORS, gemm
 from .copies import copy_matrices
 from .lapack import lapack_gees, lapack_trsyl
@@ -17,12 +18,12 @@ def schur(a, form, vectors):
     a[s].T = v.T @ t.T @ v with t = form[s], v = vectors[s]. False where the iteration does not
     converge."""
     stack, n, _ = a.shape
-    info = np.empty(1, np.int32)
-    unused = np.zeros(max(n, 1), np.int32)
-    values = np.empty((2, n), form.dtype)  # real and imaginary parts
-    results = (np.zeros(1, np.int32), values[0], values[1])
+    info = empty((1,), np.int32)
+    unused = zeros((max(n, 1),), np.int32)
+    values = empty((2, n), form.dtype)  # real and imaginary parts
+    results = (zeros((1,), np.int32), values[0], values[1])
     size = 64 * n + 64
-    workspace = (np.empty(size, form.dtype), size, unused, info)
+    workspace = (empty((size,), form.dtype), size, unused, info)
     copy_matrices(a, form, False)
     for s in range(stack if n > 0 else 0):
         lapack_gees((VECTORS, NO, unused, n, form[s], n, *results, vectors[s], n, *workspace))
@@ -37,9 +38,9 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, a_transposed, 
     transposes if `a_transposed`, `b_transposed`. False where A and -B share an eigenvalue."""
     stack, n, m = c.shape
     real = out.dtype.type
-    info = np.empty(1, np.int32)
-    scale = np.ones(1, out.dtype)
-    half = np.empty((n, m), out.dtype)
+    info = empty((1,), np.int32)
+    scale = empty((1,), out.dtype)
+    half = empty((n, m), out.dtype)
     flags = (TRANSPOSED if b_transposed else NO, TRANSPOSED if a_transposed else NO)
     for s in range(stack):
         if n > 0 and m > 0:

@@ -38,11 +38,14 @@ from llvmlite import binding, ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
+from numba.core.typed_passes import NopythonRewrites
 from numba.core.typing.templates import make_concrete_template
+from numba.core.untyped_passes import InlineClosureLikes, WithLifting
 from numba.extending import intrinsic
 
 from .. import DIGEST
@@ -211,8 +214,9 @@ def compiled(counted=False, linked=False, is_called_from_python=False, deferred=
         function.__qualname__ = f"{file}.{function.__name__}.{text or DIGEST[:8]}"
 
         def dispatcher_of(has_wrapper):
-            dispatcher_options = options | {"no_cpython_wrapper": not has_wrapper}
-            dispatcher = njit(**dispatcher_options)(function)
+            compiler = Compiler if counted else _Compiler
+            wrapper = {"no_cpython_wrapper": not has_wrapper}
+            dispatcher = njit(pipeline_class=compiler, **options, **wrapper)(function)
             dispatcher.compile = _without_collector(dispatcher.compile)
             with suppress(RuntimeError):  # there is no folder to write it to
                 dispatcher._cache = _Cache(function, text, linked, has_wrapper)
@@ -249,6 +253,37 @@ def compiled(counted=False, linked=False, is_called_from_python=False, deferred=
         return _with_fast_types(dispatcher)
 
     return decorate
+
+
+class _Library(JITCodeLibrary):
+    """LLVM code of a function that counts no references. Numba's passes over each function, and its
+    first passes over all of them, only bring counted references together: LLVM's passes follow."""
+
+    def _optimize_functions(self, ll_module):
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self):
+        made = self._codegen._module_pass_manager()
+        manager, *builder = made if isinstance(made, tuple) else (made,)  # before Numba 0.62
+        manager.run(self._final_module, *builder)
+
+
+class _Compiler(Compiler):
+    """Numba's compiler for functions that count no references and use neither closures nor
+    operations of whole arrays: an eighth of the time goes into passes for these."""
+
+    _UNUSED = WithLifting, InlineClosureLikes, NopythonRewrites
+
+    def compile_extra(self, func):
+        self.state.library = _Library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+    def define_pipelines(self):
+        (manager,) = super().define_pipelines()
+        manager.passes = [step for step in manager.passes if step[0] not in self._UNUSED]
+        manager.finalize()
+        return [manager]
 
 
 def _without_collector(compile_for):
