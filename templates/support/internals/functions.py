@@ -215,8 +215,8 @@ def compiled(counted=False, linked=False, is_called_from_python=False, deferred=
 
         def dispatcher_of(has_wrapper):
             compiler = Compiler if counted else _Compiler
-            wrapper = {"no_cpython_wrapper": not has_wrapper}
-            dispatcher = njit(pipeline_class=compiler, **options, **wrapper)(function)
+            named = options | {"no_cpython_wrapper": not has_wrapper, "pipeline_class": compiler}
+            dispatcher = njit(**named)(function)
             dispatcher.compile = _without_collector(dispatcher.compile)
             with suppress(RuntimeError):  # there is no folder to write it to
                 dispatcher._cache = _Cache(function, text, linked, has_wrapper)
