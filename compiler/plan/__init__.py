@@ -18,6 +18,7 @@ from derivatrix.compiler.plan.divided_powers import with_divided_powers
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.matrix_vector import with_matrix_vector_calls
 from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.recurrences import is_stacked_loop, with_planned_loops
 from derivatrix.compiler.plan.row_shares import partition_rows
@@ -34,7 +35,6 @@ from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan,
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, best_variant, variants
 from derivatrix.compiler.plan.visit import renamed, statement_count
-from derivatrix.compiler.plan.weighted_rows import with_weighted_rows
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.compiler.simplify.root_lengths import is_long_sum, is_short_sum, with_root_lengths
 from derivatrix.runtime.errors import DeclarationError
@@ -208,7 +208,7 @@ def _single(
     scheduler = Scheduler(setting)
     scheduler.outputs([place for place in frame.places(nodes) if place[0] not in terms], added)
     if is_step and machine.is_cpu:
-        scheduler.steps = with_weighted_rows(scheduler.steps, frame.names)
+        scheduler.steps = with_matrix_vector_calls(scheduler.steps, frame.names)
     steps = [*machine.fuse(scheduler.steps)]
     if part and terms:
         scheduler.steps = []

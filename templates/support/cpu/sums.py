@@ -51,7 +51,7 @@ def set_combination(a, x, b, y, target):
         results[i] = a * x_entries[i] + b * y_entries[i]
 
 
-@compiled(linked=True, fastmath={"contract", "reassoc"})
+@compiled(fastmath={"contract", "reassoc"})
 def add_weighted_rows(weights, matrix, target):
     """target += weights @ matrix. BLAS is slower for small matrices: its call takes 0.2 us."""
     rows, columns = matrix.shape
@@ -69,3 +69,24 @@ def add_weighted_rows(weights, matrix, target):
         a = weights[i]
         for j in range(columns):
             target[j] += a * matrix[i, j]
+
+
+@compiled(fastmath={"contract", "reassoc"})
+def multiply_rows(matrix, vector, target):
+    """target = matrix @ vector. See `add_weighted_rows`."""
+    rows, columns = matrix.shape
+    even = rows - rows % 4
+    for i in range(0, even, 4):  # an entry of the vector is read once for four rows
+        a = b = c = d = matrix.dtype.type(0)
+        for j in range(columns):
+            x = vector[j]
+            a += matrix[i, j] * x
+            b += matrix[i + 1, j] * x
+            c += matrix[i + 2, j] * x
+            d += matrix[i + 3, j] * x
+        target[i], target[i + 1], target[i + 2], target[i + 3] = a, b, c, d
+    for i in range(even, rows):
+        a = matrix.dtype.type(0)
+        for j in range(columns):
+            a += matrix[i, j] * vector[j]
+        target[i] = a
