@@ -1,7 +1,9 @@
-"""Derivatives of `where`, selected by its condition instead of multiplied by its indicator.
+"""Derivatives of `where`, `max` and `min`, selected by conditions instead of multiplied by
+indicators.
 
 The chain rule multiplies the slopes of the branch of `where(c, a, b)` that is not taken by [c] = 0,
-and 0 ∞ is nan: the slope 1/x of where(x > 0, log(x), 0) at x = 0."""
+and 0 ∞ is nan: the slope 1/x of where(x > 0, log(x), 0) at x = 0, or of sqrt(max(x, 0)) at x < 0.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,15 @@ def _selected_step(operation: Operation, nodes: Sequence[ir.Node]) -> list[ir.No
 
 def _selected_by(product: Product, support: ir.Factor) -> Product:
     """Select the factors that may be infinite where the indicator `support` is zero: those along
-    its axes as one array, those with further axes one by one."""
+    its axes as one array, those with further axes one by one. The slope of max or min, which is
+    1/2 at ties, stays a factor, and only factors with poles are selected by it."""
     axes = {*support[1]}
+    indicator = _slope_indicator(support)
     along, beyond = list[ir.Factor](), list[ir.Factor]()
     for node, labels in product.factors:
-        if support in ir.relabelled(_supports(node), labels):
+        if not {support, indicator}.isdisjoint(ir.relabelled(_supports(node), labels)):
+            continue
+        if indicator is not None and not _has_pole(node):
             continue
         if axes.issuperset(labels) and _may_be_infinite(node, True):
             along.append((node, labels))
@@ -62,10 +68,12 @@ def _selected_by(product: Product, support: ir.Factor) -> Product:
             beyond.append((node, labels))
     if not along and not beyond:
         return product
-    factors = [factor for factor in product.factors if factor not in (*along, *beyond, support)]
+    replaced = [*along, *beyond, *([support] if indicator is None else [])]
+    factors = [factor for factor in product.factors if factor not in replaced]
+    selecting = indicator or support
     if along:
-        factors.append(_selection(support, along, support[1]))
-    factors += [_selection(support, [factor], factor[1]) for factor in beyond]
+        factors.append(_selection(selecting, along, support[1]))
+    factors += [_selection(selecting, [factor], factor[1]) for factor in beyond]
     return replace(product, factors=tuple(factors))
 
 
@@ -107,13 +115,16 @@ def _supports(node: ir.Node) -> frozenset[ir.Factor]:
                 support
                 for factor, labels in node.factors
                 for support in ir.relabelled(_supports(factor), labels)
-                if max(support[1], default=0) < node.ndim
+                if max(support[1], default=-1) < node.ndim
             )
     return frozenset()
 
 
 def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
-    """Return the indicator that a function is not on a branch that is 0; None without such."""
+    """Return the indicator that a function is not on a branch that is 0, or the slope of max or
+    min; None for others."""
+    if _sign_argument(expression) is not None:
+        return expression
     if isinstance(expression, step):
         expression = expression.definition()
     if not isinstance(expression, Piecewise):
@@ -121,6 +132,41 @@ def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
     pieces = [(0 if value == 0 else 1, condition) for value, condition in expression.args]
     indicator = Piecewise(*pieces)
     return indicator if isinstance(indicator, Piecewise) else None
+
+
+def _slope_indicator(support: ir.Factor) -> ir.Factor | None:
+    """Return the indicator that a slope of max or min is not 0; None for other supports."""
+    node, labels = support
+    assert isinstance(node, ir.Map)
+    argument = _sign_argument(node.expression)
+    if argument is None:
+        return None
+    indicator = Piecewise((0, argument < 0), (1, True))
+    return ir.Map(*ir.used_slots(indicator, node.arguments)), labels
+
+
+def _sign_argument(expression: sympy.Expr) -> sympy.Expr | None:
+    """Return u for an expression c (1 + sign(u)); None for others."""
+    number, rest = expression.as_coeff_Add()
+    if number == 0:
+        return None
+    ratio = rest / number
+    if isinstance(ratio, sympy.sign):
+        return ratio.args[0]
+    return -(-ratio).args[0] if isinstance(-ratio, sympy.sign) else None
+
+
+@lru_cache(maxsize=65536)
+def _has_pole(node: ir.Node) -> bool:
+    """Return whether entries may be infinite at finite inputs, as far as powers and logarithms show
+    it."""
+    if isinstance(node, ir.Map):
+        powers = node.expression.atoms(sympy.Pow)
+        if node.expression.has(sympy.log) or not all(
+            power.exp.is_integer and power.exp.is_nonnegative for power in powers
+        ):
+            return True
+    return any(map(_has_pole, node.children))
 
 
 @lru_cache(maxsize=65536)

@@ -47,6 +47,14 @@ CASES = {
         {"P": points, "keep": np.array([[0.0, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]])},
     ),
     "a rectified root": (dx.sum(dx.sqrt(dx.relu(x))), {"x": positive - 0.1}),
+    "a root of max": (dx.sum(dx.sqrt(dx.maximum(x, 0)) * x), {"x": positive - 0.1}),
+    "a power of max": (dx.sum(dx.maximum(x, 0) ** 0.3 + x), {"x": positive - 0.1}),
+    "a cut root": (dx.sum(dx.clip(dx.sqrt(x), 0.5, 2)), {"x": np.array([0, 0.3, 1.0, 9])}),
+    "max of a logarithm": (dx.sum(dx.maximum(dx.log(x), -3)), {"x": np.array([0, 0.3, 1.0])}),
+    "min of a quotient": (
+        dx.sum(dx.minimum(dx.sqrt(w @ w / (x @ x)), 2) * x),
+        {"x": np.zeros(3), "w": np.ones(2)},
+    ),
 }
 
 
