@@ -9,10 +9,11 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir import dimensions
-from derivatrix.compiler.ir.arrays import Array, apply, asarray, transpose
+from derivatrix.compiler.ir.arrays import Array, apply, asarray, is_condition, transpose
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.indexing import merged
+from derivatrix.compiler.ir.messages import operand_text
 from derivatrix.compiler.ir.nodes import Delta, Reshape, Vech, einsum
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.gathers import ROWS_AT
@@ -190,6 +191,11 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
 
 def _at_symbolic_positions(operand: Array, positions: Array, place: int) -> Array:
     """The entries at positions that are data, along the axis `place`."""
+    if is_condition(positions):
+        raise UnsupportedError(
+            f"index {operand_text(positions.node)} is a condition, and how many entries it selects "
+            "depends on data; use where(condition, x, 0), or multiply by it"
+        )
     others = [axis for axis in range(operand.ndim) if axis != place]
     sizes = [operand.node.shape[axis] for axis in others]
     matrix = reshape(

@@ -484,6 +484,11 @@ def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
     return (sympy.Ne(ir.slot(0), 0), [array]) if _is_indicator(node) else None
 
 
+def is_condition(array: Array) -> bool:
+    """Return whether an array is the indicator of a condition on data, or a product of some."""
+    return not isinstance(array.node, ir.Constant) and _is_indicator(array.node)
+
+
 def _is_indicator(node: ir.Node) -> bool:
     """Return whether the entries are 0 or 1 by construction: conditions, indexed and multiplied."""
     if isinstance(node, ir.Constant):

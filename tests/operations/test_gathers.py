@@ -57,3 +57,23 @@ def test_derivatives():
 def test_derivatives_by_positions_are_zero():
     function = dx.function("f", [X, i], dx.sum(X[i] ** 2))
     assert function.formula("gradient", wrt=i) == "0"
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda: x[x > 0],
+        lambda: X[~(X > 0)],
+        lambda: np.take(x, (x > 0) & (x < 1)),
+        lambda: dx.take(X, (x > 0) * (x < 1), 0),
+    ],
+)
+def test_conditions_select_no_entries(take):
+    """As positions they would be 0 and 1; in NumPy they choose entries."""
+    with pytest.raises(dx.UnsupportedError, match=r"is a condition.*where\(condition, x, 0\)"):
+        take()
+
+
+def test_indicators_of_literal_entries_are_positions():
+    table = dx.asarray([0, 1, 1])
+    np.testing.assert_array_equal(evaluate(x[table].node, VALUES, SIZES), [0, 1, 1])
