@@ -67,12 +67,31 @@ def powers_of(expression: sympy.Expr) -> dict[sympy.Expr, sympy.Expr]:
     return exponents
 
 
+TANGENTS = {sympy.cosh: (sympy.sinh, sympy.tanh), sympy.cos: (sympy.sin, sympy.tan)}
+
+
+def sine_of(base: sympy.Expr) -> sympy.Expr | None:
+    """Return sinh(t) for cosh(t), sin(t) for cos(t), None for others."""
+    return TANGENTS[base.func][0](*base.args) if base.func in TANGENTS else None
+
+
+def with_tangents(product: sympy.Expr) -> sympy.Expr:
+    """Write quotients of sinh(t) and cosh(t), or sin(t) and cos(t), as powers of tangents."""
+    powers = powers_of(product)
+    for base, exponent in powers.items():
+        sine = sine_of(base)
+        if sine in powers and powers[sine].is_integer and exponent.is_integer:
+            count = max(0, min(powers[sine], -exponent))
+            product *= (TANGENTS[base.func][1](*base.args) * base / sine) ** count
+    return product
+
+
 def combine_powers(node: ir.Map) -> ir.Node | None:
     """(2 - 2t²) / √(1 - t²) = 2 √(1 - t²), which has a value where rounding makes the base 0."""
     if not node.expression.is_Mul or not node.expression.has(sympy.Pow):
         return None
     powers = powers_of(node.expression).items()
-    combined = sympy.Mul(*(base**exponent for base, exponent in powers))
+    combined = with_tangents(sympy.Mul(*(base**exponent for base, exponent in powers)))
     if _size(combined) >= _size(node.expression):
         return None
     return elementwise(combined, *map(Array, node.arguments)).node

@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.softmax import SOFTMAX
-from derivatrix.compiler.simplify.functions import powers_of
+from derivatrix.compiler.simplify.functions import powers_of, sine_of, with_tangents
 from derivatrix.compiler.simplify.inverses import absorb_projector, cancel_inverse
 from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
@@ -204,16 +204,18 @@ def merge_powers(product: Product) -> Product | None:
 
 
 def cancel_powers(product: Product) -> Product | None:
-    """(1 - t²) / √(1 - t²) = √(1 - t²), for functions of the same entries: where rounding makes the
-    base 0, the quotient would be nan."""
+    """(1 - t²) / √(1 - t²) = √(1 - t²) and sinh(t) / cosh(t) = tanh(t), for functions of the same
+    entries: where rounding makes the base 0, or cosh(t) overflows, the quotient would be nan."""
     maps = _factors_of_kind(product, ir.Map)
     for (p, node, labels), (q, other, other_labels) in itertools.permutations(maps, 2):
         if labels != other_labels or not _negative_powers(node):
             continue
         powers, multiplied = _powers(node), _powers(other)
-        if any(multiplied.get(base, 0) > 0 for base in _negative_powers(node)):
+        below = [*_negative_powers(node), *map(sine_of, _negative_powers(node))]
+        if any(multiplied.get(base, 0) > 0 for base in below):
             both = [*powers.items(), *multiplied.items()]
             expression = sympy.Mul(*(base**exponent for base, exponent in both))
+            expression = with_tangents(expression)
             arrays = [Array(array) for array in _arrays(node) | _arrays(other)]
             slots = {_symbol(array.node): ir.slot(i) for i, array in enumerate(arrays)}
             fused = elementwise(expression.xreplace(slots), *arrays).node

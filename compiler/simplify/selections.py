@@ -20,13 +20,16 @@ from derivatrix.compiler.ir.graph import transformed, with_derived_steps
 from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_functions import step
+from derivatrix.compiler.ir.signs import is_positive
 
 
 def with_selections(roots: Sequence[ir.Node], values: Iterable[ir.Node]) -> list[ir.Node]:
     """Make products in derivatives zero where an indicator in them is zero, even if other factors
     are infinite there; products in the function's own `values` stay."""
     declared = {*ir.topological(values)}
-    return transformed(roots, lambda node: node if node in declared else _selected(node))
+    nodes = transformed(roots, lambda node: node if node in declared else _selected(node))
+    # last: a power that is selected by its factor needs no selection of the other factors
+    return transformed(nodes, lambda node: node if node in declared else _selected_power(node))
 
 
 def _selected(node: ir.Node) -> ir.Node:
@@ -44,6 +47,34 @@ def _selected(node: ir.Node) -> ir.Node:
     for support in sorted(supports, key=lambda factor: (len(factor[1]), factor[1], factor[0].key)):
         product = _selected_by(product, support)
     return node if product.factors == node.factors else product.node
+
+
+def _selected_power(node: ir.Node) -> ir.Node:
+    """Make p xᵖ⁻¹ zero for p = 0, and p (p - 1) xᵖ⁻² for p = 0 and p = 1, also at x = 0, where the
+    power is infinite."""
+    if not isinstance(node, ir.Map) or not node.expression.has(sympy.Pow):
+        return node
+    arguments = node.arguments
+
+    def may_be_zero(expression: sympy.Expr) -> bool:
+        return not is_positive(ir.Map(*ir.used_slots(expression, arguments)))
+
+    def selected(product: sympy.Expr) -> sympy.Expr:
+        powers = [part for part in product.args if isinstance(part, sympy.Pow)]
+        exponents = [p.exp for p in powers if p.exp.free_symbols and may_be_zero(p.base)]
+        zeros = [
+            factor
+            for factor in product.args
+            if any((factor - exponent).is_positive for exponent in exponents)
+            and may_be_zero(factor)
+        ]
+        if not zeros:
+            return product
+        is_zero = sympy.Or(*(sympy.Eq(factor, 0) for factor in zeros))
+        return Piecewise((0, is_zero), (product, True))
+
+    expression = node.expression.replace(lambda part: part.is_Mul, selected)
+    return node if expression == node.expression else ir.Map(expression, arguments)
 
 
 def _selected_step(operation: Operation, nodes: Sequence[ir.Node]) -> list[ir.Node]:

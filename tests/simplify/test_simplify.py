@@ -116,6 +116,10 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
         products.cancel_powers,
         einsum([(slope_of_tanh, "i"), (inverse_root, "i"), (w.node, "i")], "i"),
     ),
+    (
+        products.cancel_powers,
+        einsum([((dx.cosh(w) ** -2).node, "i"), (dx.sinh(w).node, "i"), (v.node, "i")], "i"),
+    ),
     (products.cancel_quotients, einsum([(w.node, "i"), (below(3, (v, "i"), (w, "i")), "i")], "i")),
     (products.cancel_quotients, einsum([(M.node, "ii"), (below(1, (M, "ii")), "i")], "i")),
     (
