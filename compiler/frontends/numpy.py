@@ -16,8 +16,17 @@ from derivatrix.compiler.ir.methods import hint
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import UnsupportedError
 
-REDUCTIONS = {np.add: "sum", np.multiply: "prod"}
-"""Ufunc -> the function that computes its `reduce`."""
+METHODS: dict[str, dict[np.ufunc, str]] = {
+    "reduce": {
+        np.add: "sum",
+        np.multiply: "prod",
+        np.maximum: "max",
+        np.minimum: "min",
+        np.logaddexp: "logsumexp",
+    },
+    "accumulate": {np.add: "cumsum", np.multiply: "cumprod", np.logaddexp: "logcumsumexp"},
+}
+"""Method of a ufunc -> ufunc -> the function that computes it."""
 
 UFUNC_DEFAULTS = {
     "out": None,
@@ -37,9 +46,10 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any
     """Apply a NumPy or SciPy ufunc to operands of which at least one is symbolic. Raises
     UnsupportedError."""
     name = _qualified(ufunc)
-    if method == "reduce" and ufunc in REDUCTIONS:
-        explicit = {"axis": 0, **_without_defaults(f"{name}.reduce", options, REDUCE_DEFAULTS)}
-        return _call(f"{name}.reduce", FUNCTIONS[REDUCTIONS[ufunc]], inputs, explicit)
+    if (function := METHODS.get(method, {}).get(ufunc)) is not None:
+        along = f"{name}.{method}"
+        explicit = {"axis": 0, **_without_defaults(along, options, REDUCE_DEFAULTS)}
+        return _call(along, FUNCTIONS[function], inputs, explicit)
     explicit = _without_defaults(name, options, UFUNC_DEFAULTS)
     if method == "outer":
         return _call(f"{name}.outer", at_all_pairs(_find(name)), inputs, explicit)

@@ -226,6 +226,8 @@ RENAMED: dict[str, Callable[..., Any]] = {
 BY_QUALIFIED_NAME: dict[str, Callable[..., Any]] = {
     "numpy.cumprod": _cumulative("cumprod"),
     "numpy.cumsum": _cumulative("cumsum"),
+    "numpy.cumulative_prod": _cumulative("cumprod"),
+    "numpy.cumulative_sum": _cumulative("cumsum"),
     "numpy.diag": _diag,
     "numpy.diagonal": _first_two_axes(FUNCTIONS["diagonal"], "diagonal"),
     "numpy.outer": _outer,

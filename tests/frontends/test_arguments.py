@@ -54,6 +54,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "numpy.concatenate": ("[X, X]",),
     "numpy.cumprod": ("x",),
     "numpy.cumsum": ("x",),
+    "numpy.cumulative_prod": ("x",),
+    "numpy.cumulative_sum": ("x",),
     "numpy.diag": ("G",),
     "numpy.diagonal": ("G",),
     "numpy.dot": ("G", "x"),
@@ -317,8 +319,11 @@ np.diagonal(T, 1, 1, 2) | np.diag(G, np.int64(1)) | np.var(x, ddof=np.int64(1))
 np.tensordot(T, X, np.int64(2)) | np.broadcast_to(x, 3) | np.vecdot(X, X) | np.take(X, -1, axis=-1)
 np.atleast_2d(x, X)[0] | X.take([0, -1], 1) | X.clip(min=0) | X.std(0, ddof=1) | X.cumsum(0)
 np.var(X, 0, correction=1) | np.clip(integers, x[0], x[1]) | np.where(integers > 0, X, integers)
-np.select([x > 1, x > 0], [x, y], -3) | x[np.array(1)] | np.sum(T, ()) | np.max(y)"""
-REFUSED = """np.argmin(x) | np.emath.sqrt(x) | X.cumsum() | T.trace() | np.trace(T) | X.ravel("A")
+np.select([x > 1, x > 0], [x, y], -3) | x[np.array(1)] | np.sum(T, ()) | np.max(y)
+np.add.accumulate(X) | np.multiply.accumulate(X, 1) | np.logaddexp.accumulate(x)
+np.maximum.reduce(X) | np.minimum.reduce(X, axis=(0, 1)) | np.logaddexp.reduce(X, 1)"""
+REFUSED = """np.maximum.accumulate(x) | np.add.reduceat(x, [0]) | x[x > 0]
+np.argmin(x) | np.emath.sqrt(x) | X.cumsum() | T.trace() | np.trace(T) | X.ravel("A")
 np.reshape(X, -1, "K") | np.reshape(X, (5, -1)) | np.diff(x, -1) | np.block([[x], x])
 np.select([x > 0], [x, y]) | np.roll(X, (1, 2), (0, 1)) | np.linalg.cond(G, 3)
 np.vecdot(h, X) | np.add(x, 1, casting="unsafe") | X.sum(initial=2.0) | X.mean(where=X > 0)
