@@ -107,6 +107,7 @@ OTHER_VALUES: dict[str, tuple[Any, ...]] = {
     "out": (np.zeros((3, 4)), (np.zeros(3),)),
     "where": (np.array([[True, False, True, False]] * 3), False),
     "initial": (2.0,),
+    "include_initial": (True,),
     "order": ("F", "A", "K", "C"),
     "casting": ("unsafe", "no"),
     "subok": (False, True),
