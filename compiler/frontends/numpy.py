@@ -47,9 +47,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any
     UnsupportedError."""
     name = _qualified(ufunc)
     if (function := METHODS.get(method, {}).get(ufunc)) is not None:
-        along = f"{name}.{method}"
-        explicit = {"axis": 0, **_without_defaults(along, options, REDUCE_DEFAULTS)}
-        return _call(along, FUNCTIONS[function], inputs, explicit)
+        text = f"{name}.{method}"
+        explicit = {"axis": 0, **_without_defaults(text, options, REDUCE_DEFAULTS)}
+        return _call(text, FUNCTIONS[function], inputs, explicit)
     explicit = _without_defaults(name, options, UFUNC_DEFAULTS)
     if method == "outer":
         return _call(f"{name}.outer", at_all_pairs(_find(name)), inputs, explicit)

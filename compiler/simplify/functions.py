@@ -68,6 +68,7 @@ def powers_of(expression: sympy.Expr) -> dict[sympy.Expr, sympy.Expr]:
 
 
 TANGENTS = {sympy.cosh: (sympy.sinh, sympy.tanh), sympy.cos: (sympy.sin, sympy.tan)}
+"""Denominator -> the numerator and the quotient."""
 
 
 def sine_of(base: sympy.Expr) -> sympy.Expr | None:
