@@ -566,8 +566,8 @@ class _Recurrence:
         signature = f"{inputs}->{outputs}"
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (
-            f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, signature='{signature}')"
-            f"({states}, *a))"
+            f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, otypes='d', "
+            f"signature='{signature}')({states}, *a))"
         )
 
 

@@ -114,6 +114,11 @@ class Builder(ABC):
             self.written[key] = self.expand(node, indices, scope)
         return self.written[key]
 
+    def count_uses(self, roots: Sequence[Node]) -> None:
+        """Count how often the steps of a loop use their nodes: long ones get a name."""
+        for node, count in _count_uses(topological(roots)).items():
+            self.use_counts[node] += count
+
     def defined_instead(self, node: Node) -> Node:
         """Choose the node that gets a definition where `node` is long and repeated."""
         return node

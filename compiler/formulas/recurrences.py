@@ -56,6 +56,7 @@ def _define(builder: Builder, node: ir.Apply) -> None:
             builder.bound[placeholder] = argument, (*indices, *times)
     equations = []
     bodies = substitute(loop.following, placeholders)
+    builder.count_uses(bodies)
     for position, (carry_states, body) in enumerate(zip(all_states, bodies, strict=True)):
         entry: Indices = (None,) * body.ndim
         if builder.by_index:

@@ -220,7 +220,7 @@ class _Root:
         options = "method='lm', tol=1e-14, options={'ftol': 1e-15}"
         root = f"scipy.optimize.root({residual}, np.ravel({START}), jac={jacobian}, {options}).x"
         return (
-            f"np.vectorize(lambda {names}: np.reshape({root}, np.shape({START})), "
+            f"np.vectorize(lambda {names}: np.reshape({root}, np.shape({START})), otypes='d', "
             f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 

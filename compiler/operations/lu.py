@@ -41,7 +41,7 @@ _INVERSE = (
 
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
     factor = (f"np.linalg.inv({_INVERSE})", f"np.triu({_INVERSE} @ a)")[output]
-    return f"np.vectorize(lambda a: {factor}, signature='(n,n)->(n,n)')({arguments[0]})"
+    return f"np.vectorize(lambda a: {factor}, otypes='d', signature='(n,n)->(n,n)')({arguments[0]})"
 
 
 LU = register(

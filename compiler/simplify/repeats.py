@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from functools import lru_cache
+
 from derivatrix.compiler.ir.nodes import Einsum, Map, Node, Sum, einsum
 
 
@@ -16,7 +19,8 @@ def of_single_column(node: Map) -> Node | None:
     return einsum([(without_axes(node, axes), kept_axes)], range(node.ndim), sizes=sizes)
 
 
-def repeating_axes(node: Node) -> set[int]:
+@lru_cache(maxsize=65536)
+def repeating_axes(node: Node) -> frozenset[int]:
     """Return the axes along which a node is known to repeat its entries."""
     match node:
         case Einsum():
@@ -26,13 +30,13 @@ def repeating_axes(node: Node) -> set[int]:
                 for axis, label in enumerate(labels)
                 if axis not in repeating_axes(factor)
             }
-            return {*range(node.ndim)} - varying
+            return frozenset(range(node.ndim)) - varying
         case Sum() | Map() if node.children:
-            return set.intersection(*map(repeating_axes, node.children))
-    return set()
+            return frozenset.intersection(*map(repeating_axes, node.children))
+    return frozenset()
 
 
-def without_axes(node: Node, axes: set[int]) -> Node:
+def without_axes(node: Node, axes: Set[int]) -> Node:
     """Drop axes along which a node repeats its entries."""
     if not axes:
         return node

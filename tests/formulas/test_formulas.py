@@ -741,3 +741,39 @@ def test_loops_of_numbers(kind):
         actual = eval(function.derivatives.formula(kind, key, "numpy"), scope)
         expected = evaluate(node, {k: np.asarray(v) for k, v in values.items()}, {"T": 3})
         np.testing.assert_allclose(actual, expected, rtol=1e-13, err_msg=str(key))
+
+
+def test_long_steps_name_what_they_repeat():
+    """Each of Euler's steps reads the one before twice: written out, the formula doubles with each
+    of them."""
+    start, force, series = dx.vector("z", 2), dx.scalar("k"), dx.vector("u", dx.dims("T"))
+
+    def function(substeps):
+        def step(z, u):
+            for _ in range(substeps):
+                z = z + 0.01 * dx.stack([z[1], u - force * dx.sin(z[0])])
+            return z, z[0]
+
+        return dx.function("f", [start, force, series], dx.sum(dx.scan(step, start, series)[1]))
+
+    lengths = [len(function(substeps).formula("gradient", "z")) for substeps in (4, 8, 12)]
+    assert lengths[2] - lengths[1] < 2 * (lengths[1] - lengths[0])
+    short = function(3)
+    values = {"z": np.array([0.1, 0.2]), "k": np.array(0.3), "u": np.arange(4.0)}
+    for kind in ("value", "gradient"):
+        for key, node in short.derivatives.results(kind).items():
+            text = short.derivatives.formula(kind, key, "numpy")
+            expected = evaluate(node, values, {"T": 4})
+            np.testing.assert_allclose(eval(text, {"np": np, **values}), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "hessian"])
+def test_loops_without_steps(kind):
+    """NumPy texts of derivatives by T arrays evaluate for T = 0, too."""
+    W, X, start = dx.matrix("W", 2, 2), dx.matrix("X", dx.dims("T"), 2), dx.vector("h0", 2)
+    _, states = dx.scan(lambda h, x: (dx.tanh(W @ h + x),) * 2, start, X)
+    function = dx.function("f", [W, X, start], dx.sum(states**2) + start @ start)
+    values = {"W": np.eye(2), "X": np.zeros((0, 2)), "h0": np.ones(2)}
+    for key, node in function.derivatives.results(kind).items():
+        actual = eval(function.derivatives.formula(kind, key, "numpy"), {"np": np, **values})
+        np.testing.assert_array_equal(actual, evaluate(node, values, {"T": 0}), strict=True)
