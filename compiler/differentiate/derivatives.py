@@ -449,10 +449,11 @@ class Derivatives:
         if kind == "hessian" and len(names) == 1:
             names = names * 2
         if names not in results:
-            raise DeclarationError(
-                f"{self.function.name}: there is no {kind} by {' and '.join(map(shown, names))}; "
-                f"wrt is {', '.join(self.function.wrt)}"
-            )
+            advice = f"wrt is {', '.join(self.function.wrt)}"
+            if () in results:
+                advice = f"all inputs have one {kind}, so leave out wrt"
+            by = " and ".join(map(shown, names))
+            raise DeclarationError(f"{self.function.name}: there is no {kind} by {by}; {advice}")
         return names
 
     def _key_of_output(

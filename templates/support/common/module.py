@@ -89,10 +89,10 @@ class Module:
                 f"{self.owner}: this module was built without {name}; add it to kinds= and build "
                 "it again"
             )
-        if name not in SCALAR_KINDS:
+        if name.startswith("_"):  # tools look for such names
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
+        advice = "a function that returns an array, or several, has jacobian and vjp; "
         raise AttributeError(
-            f"{self.owner}: there is no {name}; a function that returns an array, or several, has "
-            "jacobian and vjp; "
+            f"{self.owner}: there is no {name}; {advice if name in SCALAR_KINDS else ''}"
             f"this module has {', '.join(functions)}"
         )
