@@ -1069,7 +1069,7 @@ def test_what_an_array_valued_function_lacks_is_told():
     module = dx.compile(triple)
     with pytest.raises(AttributeError, match=r"triple: there is no gradient; .* jacobian and vjp"):
         _ = module.gradient
-    with pytest.raises(AttributeError, match="triple: there is no nothing; this module has value, "):
+    with pytest.raises(AttributeError, match="triple: there is no nothing; this module has"):
         _ = module.nothing
     with pytest.raises(ValueError, match=r"has shape \(2, 1\); .* a column is given as .*\[:, 0\]"):
         module.value(np.ones((2, 1)))
