@@ -563,10 +563,10 @@ class _Recurrence:
             shapes.append(",".join(axes))
         results = [",".join(filter(None, ["s", shape])) for shape in shapes[1 : first_slice + 1]]
         inputs, outputs = (",".join(f"({shape})" for shape in side) for side in (shapes, results))
-        signature = f"{inputs}->{outputs}"
+        signature, types = f"{inputs}->{outputs}", "d" * len(results)
         parameters_text = ", ".join(["s_", *(f"{name}_" for name in names)])
         return (
-            f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, otypes='d', "
+            f"(lambda *a: np.vectorize(lambda {parameters_text}: {run}, otypes='{types}', "
             f"signature='{signature}')({states}, *a))"
         )
 
