@@ -215,8 +215,8 @@ def compiled(counted=False, linked=False, is_called_from_python=False, deferred=
 
         def dispatcher_of(has_wrapper):
             compiler = Compiler if counted else _Compiler
-            named = options | {"no_cpython_wrapper": not has_wrapper, "pipeline_class": compiler}
-            dispatcher = njit(**named)(function)
+            options_of_numba = options | {"no_cpython_wrapper": not has_wrapper}
+            dispatcher = njit(**options_of_numba, pipeline_class=compiler)(function)
             dispatcher.compile = _without_collector(dispatcher.compile)
             with suppress(RuntimeError):  # there is no folder to write it to
                 dispatcher._cache = _Cache(function, text, linked, has_wrapper)
@@ -263,8 +263,10 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self):
-        made = self._codegen._module_pass_manager()
-        manager, *builder = made if isinstance(made, tuple) else (made,)  # before Numba 0.62
+        passes = self._codegen._module_pass_manager()
+        if not isinstance(passes, tuple):  # before Numba 0.62, which has a builder, too
+            passes = (passes,)
+        manager, *builder = passes
         manager.run(self._final_module, *builder)
 
 
