@@ -60,7 +60,7 @@ def set_everywhere(
 
 def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
     """A thread pool that is the module's alone, where calls take so many threads."""
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", threads)
     pool = support_file(module, "cpu.thread_pool")._ThreadPool()
     set_everywhere(monkeypatch, module, "cpu.thread_pool._THREAD_POOL", pool)
     return pool

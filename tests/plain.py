@@ -22,7 +22,7 @@ from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.plan.steps import Partition, Plan, Step
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support
-from derivatrix.templates.support.cpu.parts import border
+from derivatrix.templates.support.cpu.kernels import border
 from tests.full_matrices import nearest
 from tests.points import draw_all
 

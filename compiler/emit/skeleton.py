@@ -19,7 +19,7 @@ from derivatrix.version import VERSION
 
 FILES = (
     *(f"common.{name}" for name in ("arguments", "linear_map", "loop_operator")),
-    *(f"cpu.{name}" for name in ("functions", "parts", "thread_pool")),
+    *(f"cpu.{name}" for name in ("kernels", "thread_pool")),
     *("cuda.arguments", "internals.functions", "internals.memory"),
 )
 """Files of the support whose functions a second file may name."""

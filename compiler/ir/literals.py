@@ -13,7 +13,7 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
-from derivatrix.templates.support.common.conventions import _advice_if_not_plain
+from derivatrix.templates.support.common.arguments import _advice_if_not_plain
 
 NUMBERS = (bool, int, float, Fraction, Decimal, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)

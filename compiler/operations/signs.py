@@ -3,7 +3,7 @@ positive. Entries within rounding of each other count as equally large."""
 
 import numpy as np
 
-from derivatrix.templates.support.common.conventions import LEADING_RATIO
+from derivatrix.templates.support.common.module import LEADING_RATIO
 
 _LEADS = f"np.abs({{0}}) >= {LEADING_RATIO} * np.abs({{0}}).max(-2, keepdims=True, initial=0)"
 SIGNS = (

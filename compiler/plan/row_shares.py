@@ -50,7 +50,7 @@ from derivatrix.compiler.plan.visit import (
     renamed,
     targets,
 )
-from derivatrix.templates.support.common.conventions import MIN_OPS_PER_THREAD
+from derivatrix.templates.support.common.module import MIN_OPS_PER_THREAD
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 """The number of a thread's share."""
@@ -69,7 +69,7 @@ STORED_OP_WEIGHT = 2
 
 
 class border(sympy.Function):
-    """The first row of a part: border(length, part, parts) (see `templates.support.cpu.parts`)."""
+    """The first row of a part: border(length, part, parts) (see `support.cpu.kernels`)."""
 
 
 def partition_rows(plan: Plan) -> tuple[Partition, ...]:

@@ -66,7 +66,7 @@ def test_a_call_is_measured_and_checked() -> None:
     contestant = Derivatrix(2)
     call = called(contestant, case, Form(memory=True), 2)
     (module,) = contestant.modules.values()
-    assert call.threads == call.parts == min(2, support_file(module, "cpu.parts")._THREADS)
+    assert call.threads == call.parts == min(2, support_file(module, "cpu.kernels")._THREADS)
     assert call.work == 8 * (24**2 + 24**4) and call.results == 24**4 and call.seconds > 0
     wrong = replace(case.row, closed=lambda X: np.zeros((*X.shape, *X.shape)))
     with pytest.raises(ValueError, match="X X jacobian, n=24, 2 threads"):

@@ -18,7 +18,7 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
-from derivatrix.templates.support.cpu import parts
+from derivatrix.templates.support.cpu import kernels
 from tests.packages import sharing, support_file, warmed, with_threads
 
 b, n, m = dx.dims("b n m")
@@ -103,11 +103,11 @@ def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     def whole(*given: Any) -> None:
         asked.append(0)
 
-    monkeypatch.setattr(parts, "_BLOCK_BYTES", 7 * 64)
-    monkeypatch.setattr(parts, "_THREADS", 1)
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 7 * 64)
+    monkeypatch.setattr(kernels, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
     shared, sliced = (
-        parts.SharedKernel(whole, whole, ("real:2", "real:2", "real:2"), codes)
+        kernels.SharedKernel(whole, whole, ("real:2", "real:2", "real:2"), codes)
         for codes in ("sws", "sss")
     )
     for kernel in (shared, sliced):
@@ -118,19 +118,19 @@ def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.pop() == 0  # what each part reads as a whole is as large
     sliced((given, given, out), 10, 12)
     assert asked.pop() == 3  # of 4 samples at most
-    least = parts.MIN_OPS_PER_THREAD
+    least = kernels.MIN_OPS_PER_THREAD
     for threads, work, count in [(2, least, 2), (99, 3 * least, 4), (99, 1e9, 10)]:
-        monkeypatch.setattr(parts, "_THREADS", threads)
+        monkeypatch.setattr(kernels, "_THREADS", threads)
         shared((given, np.ones(4), out), int(work))
         assert asked.pop() == count
-    monkeypatch.setattr(parts, "_THREADS", 3)
+    monkeypatch.setattr(kernels, "_THREADS", 3)
     shared((given, np.ones(4), out), 10**7, 8)
     assert asked.pop() == 3
-    monkeypatch.setattr(parts, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 64)
     shared((given, np.ones(4), out), 10**7, 8)
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
-    monkeypatch.setattr(parts, "_THREADS", 1)
-    monkeypatch.setattr(parts, "_BLAS_BLOCK_BYTES", 320)
+    monkeypatch.setattr(kernels, "_THREADS", 1)
+    monkeypatch.setattr(kernels, "_BLAS_BLOCK_BYTES", 320)
     lengths = []
     for codes, options in [
         ("SwS", {}),
@@ -138,7 +138,7 @@ def test_blocks_that_fit_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         ("awo", {"is_blas_bound": True}),
         ("awo", {"is_gram_bound": True}),
     ]:
-        kernel = parts.SharedKernel(whole, whole, shared.kinds, codes, **options)
+        kernel = kernels.SharedKernel(whole, whole, shared.kinds, codes, **options)
         monkeypatch.setattr(kernel, "compute", compute)
         lengths.append(kernel.block_length((given, np.ones(2), out), 8, 1))
         kernel((given, np.ones(2), np.empty(4)), 10, 8)
@@ -150,8 +150,8 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     """Compiled loops over short parts, in several threads."""
     layer = dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x])
     module = dx.compile(layer)
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 3)
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", 3)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_BLOCK_BYTES", 1 << 12)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(60000, 6)), generator.normal(size=(4, 6))
     actual = module.value(samples, weights)
@@ -165,7 +165,7 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_any_part_may_fail(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", 2)
     matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
     matrices[position] = 0
     with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
@@ -173,7 +173,7 @@ def test_any_part_may_fail(
 
 
 def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", 2)
     matrices = np.random.default_rng(0).normal(size=(4, 60000, 3, 3))
     result: dict[int, np.ndarray] = {}
 
@@ -195,8 +195,8 @@ FORKING = """
 import os, sys
 import numpy as np
 from generated import inverse
-from generated._support.cpu import parts
-parts._THREADS = 2
+from generated._support.cpu import kernels
+kernels._THREADS = 2
 matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
 inverse.value(matrices)
 child = os.fork()

@@ -139,7 +139,7 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     vector = generator.normal(size=30)
     addresses, result = sharing(module, "gradient_kernel").addresses, []
     for threads in (2, 1):
-        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+        monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", threads)
         result.append(module.gradient(samples, weights, vector))
         assert addresses
         addresses.clear()
@@ -159,7 +159,7 @@ def test_weighted_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = samples.T @ ((p * (1 - p))[:, None] * samples) / 4000 + 2 * np.eye(40)
     addresses = sharing(module, "hessian_kernel").addresses
     for threads in (1, 2, 3):
-        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+        monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", threads)
         np.testing.assert_allclose(module.hessian(samples, weights, targets), expected, rtol=1e-9)
         assert bool(addresses) == (threads > 1)
 
@@ -175,7 +175,7 @@ def test_threads(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
 ) -> None:
     pool = with_threads(monkeypatch, module, threads)
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_BLOCK_BYTES", 1 << 14)
     samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
     weights = np.linspace(-1, 1, 30).astype(real)
     module.gradient(samples[:20], weights)
@@ -229,7 +229,7 @@ def test_samples_last_in_memory(real: type, samples: int) -> None:
 
 def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     module = dx.compile(ADDED["solved"][0])
-    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", 2)
     samples = np.zeros((200000, 3))
     with pytest.raises(np.linalg.LinAlgError, match="solved"):
         module.gradient(samples, np.ones(3), np.zeros((3, 3)))

@@ -123,13 +123,13 @@ def test_another_version_says_so(module, what):
 
 def test_another_build_of_one_version_says_so(module, tmp_path):
     _, (name, place, support, texts) = module.__reduce__()
-    line = next(line_text for line_text in support.splitlines() if "cpu/functions.py" in line_text)
-    changed = support.replace(line, "    'cpu/functions.py': 'other',")
+    line = next(line_text for line_text in support.splitlines() if "cpu/kernels.py" in line_text)
+    changed = support.replace(line, "    'cpu/kernels.py': 'other',")
     code = (
         "__import__('derivatrix.runtime.compiled').runtime.compiled.restored(*given).value([[1.0]])"
     )
     answer = elsewhere((name, place, changed, texts), code, cache=tmp_path)
-    assert "another build of derivatrix" in answer and "cpu/functions.py differ" in answer
+    assert "another build of derivatrix" in answer and "cpu/kernels.py differ" in answer
 
 
 def test_modules_of_packages_and_files(tmp_path, monkeypatch):

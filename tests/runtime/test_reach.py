@@ -151,7 +151,7 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
     made = {copy.places[place] for place in copy.taken()}
     assert {name for name, _ in made} == {
         "jacobian_kernel",
-        "border (_support/cpu/parts.py)",
+        "border (_support/cpu/kernels.py)",
         "find_overlap (_support/internals/memory.py)",
     }
     assert len([name for name, _ in made if name.isidentifier()]) == 5 and copy.taken() == []

@@ -24,7 +24,7 @@ from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.structured import structured
 from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common import linear_map as kernels
-from derivatrix.templates.support.common import linear_map_products
+from derivatrix.templates.support.common import linear_map_terms
 from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all
 
@@ -390,7 +390,7 @@ def test_factors_are_multiplied_in_the_cheapest_order() -> None:
     for _ in range(40):
         lengths = dict(enumerate(random.integers(2, 9, 6).tolist()))
         factors = [(n, tuple(random.choice(6, 2, replace=False).tolist())) for n in range(5)]
-        order, cost = linear_map_products._order([0, 1], {4, 5}, factors, lengths)
+        order, cost = linear_map_terms._order([0, 1], {4, 5}, factors, lengths)
         assert sorted(order) == factors and work(order, lengths) == cost
         assert cost == min(work(other, lengths) for other in itertools.permutations(factors))
 

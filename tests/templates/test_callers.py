@@ -86,7 +86,7 @@ def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert pools[0] is not pools[1] and pools[0]._THREAD_POOL is pools[1]._THREAD_POOL
     samples = np.zeros((100_000, 10))
     for module in (first, second):
-        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
+        monkeypatch.setattr(support_file(module, "cpu.kernels"), "_THREADS", 2)
     first.value(samples)
     before = threading.active_count()
     second.value(samples)
@@ -189,7 +189,7 @@ def test_callers_of_several_kernels(
 ) -> None:
     """All get what one alone gets."""
     classes, squares = modules
-    monkeypatch.setattr(support_file(classes, "cpu.parts"), "_THREADS", 2)
+    monkeypatch.setattr(support_file(classes, "cpu.kernels"), "_THREADS", 2)
     generator = np.random.default_rng(0)
     shapes = (20_000, 16), (10, 16), (10,), (20_000, 10)
     arrays = [generator.normal(size=shape) for shape in shapes]

@@ -23,7 +23,7 @@ from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from derivatrix.templates.support.cpu.parts import SharedKernel
+from derivatrix.templates.support.cpu.kernels import SharedKernel
 from derivatrix.templates.support.cpu.thread_pool import WORDS
 from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
 from tests import ROOT

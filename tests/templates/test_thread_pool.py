@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from derivatrix.templates.support.cpu.parts import SharedKernel
+from derivatrix.templates.support.cpu.kernels import SharedKernel
 from derivatrix.templates.support.cpu.thread_pool import (
     NEXT,
     WORDS,

@@ -19,8 +19,8 @@ from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import Allocate, Gemm, Newton, Partition, Plan, Recurrence
-from derivatrix.templates.support.common.conventions import (
-    MAX_HEAP_ENTRIES,
+from derivatrix.templates.support.common.arguments import MAX_HEAP_ENTRIES
+from derivatrix.templates.support.common.module import (
     MAX_SERIAL_BLAS_ENTRIES,
     MAX_SERIAL_STEP_ENTRIES,
     MIN_OPS_PER_THREAD,

@@ -31,7 +31,7 @@ from derivatrix.compiler.plan.steps import Gemm, Partition, Plan
 from derivatrix.compiler.targets import cpu
 
 HELPERS = (
-    *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
+    *("internals.functions.compiled", "internals.memory.shaped", "cpu.kernels.border"),
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
     *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
     "cpu.copies.copy_permuted",
@@ -118,7 +118,7 @@ def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
     """Collect the imports of a module from its plans and from the names in its text."""
     imports = Imports()
-    imports.add("cpu.functions.Module")
+    imports.add("cpu.kernels.Module")
     for plan in plans:
         for kernel in plan.kernels:
             imports.add_kernel(kernel)

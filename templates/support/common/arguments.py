@@ -10,9 +10,7 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from numba import NumbaError
 
-from .conventions import MAX_HEAP_ENTRIES, _advice_if_not_plain
 from .module import BATCH_AXES
 
 _LinAlgError = np.linalg.LinAlgError
@@ -21,9 +19,11 @@ _named = tuple.__new__
 _ndarray = np.ndarray
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-_CONVERSION_ERRORS = (AttributeError, IndexError, MemoryError, NumbaError, TypeError, ValueError)
-"""Errors of a call whose arguments must be converted first. Axes that are taken for others can make
-results too large for the memory."""
+_PLAIN = (np.ndarray, np.matrix, np.memmap)
+"""Types of arrays that carry no more than numbers, such as a mask or a unit."""
+MAX_HEAP_ENTRIES = 16384
+"""Results with at most this many entries in total stay in malloc's heap; malloc may return the
+memory of larger ones to the system."""
 
 
 class _Expected(NamedTuple):
@@ -44,6 +44,20 @@ def _describe(value):
         return repr(value)
     kind = type(value).__name__
     return f"{kind} of dtype {value.dtype}" if isinstance(value, np.ndarray | np.generic) else kind
+
+
+def _advice_if_not_plain(value):
+    """Advice for a value whose mask or unit a conversion to numbers would lose; "" for others."""
+    if type(value) in _PLAIN:
+        return ""
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_advice_if_not_plain, value)), "")
+    if not callable(getattr(value, "mask", callable)):  # pandas has a method of this name
+        return "fill the masked entries, as with np.ma.filled, or leave them out"
+    has_unit = any(not callable(getattr(value, name, callable)) for name in ("unit", "units"))
+    if has_unit or isinstance(value, np.ndarray):
+        return "pass the numbers alone, as of np.asarray"
+    return ""
 
 
 def _require_plain(function, name, value):

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from .arguments import _number_array, _shape_text
-from .linear_map_products import (
+from .linear_map_terms import (
     _COLUMN,
     _axis_order,
     _IndexMap,
     _order,
     _reader,
+    _solution,
     _steps,
     _strides,
     _Term,
     _writer,
 )
-from .linear_map_solving import _solution
 
 _tri = np.tri
 _packed = np.tril_indices

@@ -1,4 +1,5 @@
-"""The namespace of a generated module, and its second file, `_formulas/MODULE.py` beside it."""
+"""The namespace of a generated module, its second file, `_formulas/MODULE.py` beside it, and what
+the compiler and generated modules agree on."""
 
 # mypy: allow-untyped-defs
 
@@ -10,15 +11,6 @@ from types import ModuleType
 
 BATCH_AXES = "*batch"
 """All batch axes in the shape of an argument or a result; kernels have one axis for them."""
-
-
-class _Importable(ModuleType):
-    """A module that is pickled by name; `copy` returns the module itself."""
-
-    def __reduce__(self):
-        return import_module, (self.__name__,)
-
-
 FACTS = (
     *("INPUTS", "OUTPUT", "WRT", "REQUIREMENTS", "FUNCTIONS", "OPERATOR", "TARGET"),
     *("DECLARATION", "DIGEST", "FORMULAS"),
@@ -27,6 +19,24 @@ FACTS = (
 KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 """Derivatives that scalar functions have besides `KINDS`."""
+MAX_SERIAL_BLAS_ENTRIES = 16384
+"""Matrices with at most this many entries in total are multiplied by one BLAS thread."""
+MAX_SERIAL_STEP_ENTRIES = 65536
+"""In a loop over time, BLAS has one thread for steps whose matrices have at most this many entries
+in total: threads would wait for each other at each of their products."""
+MIN_OPS_PER_THREAD = 500_000
+"""Fewest numbers read, written or computed for which a further thread pays."""
+MAX_WRITING_THREADS = 4
+"""More threads do not write to memory faster."""
+LEADING_RATIO = 0.99999
+"""Entries of a vector at least this large, relative to its largest, count as largest, too."""
+
+
+class _Importable(ModuleType):
+    """A module that is pickled by name; `copy` returns the module itself."""
+
+    def __reduce__(self):
+        return import_module, (self.__name__,)
 
 
 class Module:

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from ..common.conventions import LEADING_RATIO
+from ..common.module import LEADING_RATIO
 from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
 from ..internals.memory import copy_entries, empty, zeros

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import cuda
 
-from ..common.conventions import LEADING_RATIO
+from ..common.module import LEADING_RATIO
 from .base import device, kernel
 from .elementary import real_maximum
 

@@ -54,7 +54,7 @@ def test_a_project_is_built_and_installed(environment, wheels, tmp_path, project
         names = file.getnames()
     assert {f"{name}-1.0/src/{name}/{path}" for path in functions} <= {*names}
     files = zipfile.ZipFile(wheel).namelist()
-    for part in ("__init__.py", "_support/cpu/functions.py", "certificate.json", "py.typed"):
+    for part in ("__init__.py", "_support/cpu/kernels.py", "certificate.json", "py.typed"):
         assert f"{name}/generated/{part}" in files
     assert not any("__pycache__" in path for path in files)
     assert not (package / "generated").exists()
