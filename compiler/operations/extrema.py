@@ -38,6 +38,7 @@ SHARES = register(
         latex=r"\nabla\max({0})",
         kernel="extrema.shares_of_maximum",
         columns="columns.shares_of_column_maxima",
+        is_selector=True,
         description="""The derivative of the maximum: 1 at a vector's largest entry, 0 elsewhere.
 
 x: a vector, with leading stacked axes if any. Of k equally large entries each has 1/k. Its own

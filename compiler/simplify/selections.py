@@ -84,7 +84,7 @@ def _selected_step(operation: Operation, nodes: Sequence[ir.Node]) -> list[ir.No
 def _selected_by(product: Product, support: ir.Factor) -> Product:
     """Select the factors that may be infinite where the indicator `support` is zero: those along
     its axes as one array, those with further axes one by one. The slope of max or min, which is
-    1/2 at ties, stays a factor, and only factors with poles are selected by it."""
+    1/2 at ties, stays a factor, and so do weights; only factors with poles are selected by them."""
     axes = {*support[1]}
     indicator = _slope_indicator(support)
     along, beyond = list[ir.Factor](), list[ir.Factor]()
@@ -129,8 +129,11 @@ def _selection(support: ir.Factor, factors: Sequence[ir.Factor], labels: ir.Labe
 
 @lru_cache(maxsize=65536)
 def _supports(node: ir.Node) -> frozenset[ir.Factor]:
-    """Return indicators, labelled by axes of the node, whose zeros are zeros of the node."""
+    """Return indicators, or weights, labelled by axes of the node, whose zeros are zeros of the
+    node."""
     match node:
+        case ir.Apply() if node.operation.is_selector:
+            return frozenset({(node, tuple(range(node.ndim)))})
         case ir.Map():
             indicators = map(_indicator, sympy.Mul.make_args(node.expression))
             axes = tuple(range(node.ndim))
@@ -166,8 +169,11 @@ def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
 
 
 def _slope_indicator(support: ir.Factor) -> ir.Factor | None:
-    """Return the indicator that a slope of max or min is not 0; None for other supports."""
+    """Return the indicator that a slope of max or min, or a weight, is not 0; None for other
+    supports."""
     node, labels = support
+    if isinstance(node, ir.Apply):
+        return ir.Map(Piecewise((0, sympy.Eq(ir.slot(0), 0)), (1, True)), (node,)), labels
     assert isinstance(node, ir.Map)
     argument = _sign_argument(node.expression)
     if argument is None:

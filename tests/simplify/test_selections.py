@@ -51,6 +51,11 @@ CASES = {
     "a power of max": (dx.sum(dx.maximum(x, 0) ** 0.3 + x), {"x": positive - 0.1}),
     "a cut root": (dx.sum(dx.clip(dx.sqrt(x), 0.5, 2)), {"x": np.array([0, 0.3, 1.0, 9])}),
     "max of a logarithm": (dx.sum(dx.maximum(dx.log(x), -3)), {"x": np.array([0, 0.3, 1.0])}),
+    "the largest logarithm": (
+        dx.max(dx.log(x)) ** 2 - dx.min(-dx.sqrt(x)),
+        {"x": np.array([0.0, 2, 3])},
+    ),
+    "the largest of rows": (dx.max(X**0.3, axis=1) ** 2, {"X": rows}),
     "powers": (dx.sum(x[:, None] ** y), {"x": zeros, "y": np.array([0.0, 1, 2, 3])}),
     "min of a quotient": (
         dx.sum(dx.minimum(dx.sqrt(w @ w / (x @ x)), 2) * x),
