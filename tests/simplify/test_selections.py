@@ -55,7 +55,7 @@ CASES = {
         dx.max(dx.log(x)) ** 2 - dx.min(-dx.sqrt(x)),
         {"x": np.array([0.0, 2, 3])},
     ),
-    "the largest of rows": (dx.max(X**0.3, axis=1) ** 2, {"X": rows}),
+    "the largest of rows": (dx.sum(dx.max(X**0.3, axis=1) ** 2), {"X": rows[1:]}),
     "powers": (dx.sum(x[:, None] ** y), {"x": zeros, "y": np.array([0.0, 1, 2, 3])}),
     "min of a quotient": (
         dx.sum(dx.minimum(dx.sqrt(w @ w / (x @ x)), 2) * x),
