@@ -57,6 +57,8 @@ def _selected_power(node: ir.Node) -> ir.Node:
     arguments = node.arguments
 
     def may_be_zero(expression: sympy.Expr) -> bool:
+        if not expression.free_symbols:
+            return not expression.is_nonzero
         return not is_positive(ir.Map(*ir.used_slots(expression, arguments)))
 
     def selected(product: sympy.Expr) -> sympy.Expr:
