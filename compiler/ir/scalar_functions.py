@@ -405,7 +405,9 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
     # x**p / x as x**(p - 1), which has a value at x = 0
     if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
-        result = sympy.powsimp(result).replace(lambda part: part.is_Mul, _with_zero_powers)
+        result = result.replace(
+            lambda part: part.is_Mul, lambda part: _with_zero_powers(sympy.powsimp(part))
+        )
     unknown = result.atoms(sympy.Derivative, sympy.Subs)
     if unknown:
         raise UnsupportedError(

@@ -56,6 +56,10 @@ CASES = {
         {"x": np.array([0.0, 2, 3])},
     ),
     "the largest of rows": (dx.sum(dx.max(X**0.3, axis=1) ** 2), {"X": rows[1:]}),
+    "powers of absolute values": (
+        dx.sum(dx.where(y > 0, dx.abs(x) ** y, x)),
+        {"x": zeros - 0.5 * (zeros == 2), "y": np.array([1.0, 2, 3, -1])},
+    ),
     "powers of a number": (dx.sum(x * 2**x) + dx.sum(x * np.pi ** (x - 1)), {"x": positive}),
     "powers": (dx.sum(x[:, None] ** y), {"x": zeros, "y": np.array([0.0, 1, 2, 3])}),
     "min of a quotient": (
