@@ -29,7 +29,7 @@ MAX_NEWTON_STEPS = 8
 
 
 class Imprecise(NotImplementedError):
-    """A function without an implementation in 50 digits."""
+    """A function without an implementation in 50 digits, or with one that fails."""
 
 
 class _Namespace:
@@ -126,8 +126,17 @@ def _from_lower_triangle(array: np.ndarray) -> np.ndarray:
     return np.tril(array) + np.tril(array, -1).T
 
 
+def _decomposed(decompose: Callable[..., Any], array: np.ndarray) -> Any:
+    """Decompose a matrix by a function of mpmath. Raises Imprecise where its iterations do not
+    converge, as for some matrices without full rank."""
+    try:
+        return decompose(_matrix(array))
+    except RuntimeError as error:
+        raise Imprecise(f"mpmath's {error}") from error
+
+
 def _symmetric_eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, vectors = NUMBERS.eigsy(_matrix(_from_lower_triangle(array)))
+    values, vectors = _decomposed(NUMBERS.eigsy, _from_lower_triangle(array))
     values = np.array(list(values), dtype=object)
     order = np.argsort(values)
     return values[order], _array(vectors)[:, order]
@@ -138,7 +147,7 @@ def _cholesky(array: np.ndarray) -> np.ndarray:
 
 
 def _eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, vectors = NUMBERS.eig(_matrix(array))
+    values, vectors = _decomposed(NUMBERS.eig, array)
     norms = [NUMBERS.norm(vectors.column(k)) for k in range(len(values))]
     columns = np.array(vectors.tolist(), dtype=object) / np.array(norms, dtype=object)
     return _real_but_for_rounding(np.array(values, dtype=object)), _real_but_for_rounding(columns)
@@ -148,7 +157,7 @@ def _singular(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if array.shape[0] < array.shape[1]:
         u, s, v = _singular(array.T)
         return v.T, s, u.T
-    u, s, v = NUMBERS.svd_r(_matrix(array))
+    u, s, v = _decomposed(NUMBERS.svd_r, array)
     return _array(u), np.array(list(s), dtype=object), _array(v)
 
 

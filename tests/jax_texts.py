@@ -19,6 +19,18 @@ def jax_function(text: str) -> Callable[[Arrays], Any]:
     """The function of named arrays that a text stands for; JAX has complex numbers for some that
     are real."""
     code = compile(f"(\n{text}\n)", "<declaration>", "eval")
-    return lambda values: jax.numpy.real(
-        eval(code, {"np": jax.numpy, "scipy": jax.scipy, **values})
-    )
+    scope = {"np": _NUMPY, "scipy": jax.scipy}
+    return lambda values: jax.numpy.real(eval(code, {**scope, **values}))
+
+
+class _Numpy:
+    """JAX's `numpy`, with the parameter `otypes` of NumPy's `vectorize`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax.numpy, name)
+
+    def vectorize(self, function: Callable[..., Any], otypes: str = "", **options: Any) -> Any:
+        return jax.numpy.vectorize(function, **options)
+
+
+_NUMPY = _Numpy()

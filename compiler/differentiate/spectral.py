@@ -54,8 +54,9 @@ from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_functions import PIECEWISE_CONSTANT, derivative, step
 from derivatrix.compiler.ir.spectral_weights import LEVEL, Constant, gathered
 from derivatrix.compiler.operations.eigen import EIG
+from derivatrix.compiler.operations.extrema import SHARES
 from derivatrix.compiler.operations.gaps import ROUNDING_LEVEL
-from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.operations.softmax import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.simplify.products import eliminate_delta, merge_gathers, merge_slices
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -112,7 +113,7 @@ def _holds_vectors(node: Node) -> bool:
 
 
 class _Variation:
-    """Tells which nodes vary with any input; signs and steps do not."""
+    """Tells which nodes vary with any input; signs, steps and shares of a maximum do not."""
 
     def __init__(self) -> None:
         self._is_varying: dict[Node, bool] = {}
@@ -126,7 +127,7 @@ class _Variation:
     def _varies(self, node: Node) -> bool:
         if isinstance(node, Leaf):
             return True
-        if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
+        if isinstance(node, Apply) and node.operation in (ROUNDING_LEVEL, SHARES):
             return False
         varying = [place for place, child in enumerate(node.children) if self._is_varying[child]]
         if isinstance(node, Map) and node.expression.has(*JUMPING):
@@ -198,7 +199,7 @@ class _Spectrum:
             return {label for label in self._labels(node.factors) if label < node.ndim}
         if isinstance(node, (Sum, Map)):
             return {axis for child in node.children for axis in self._axes_of(child)}
-        if isinstance(node, Apply) and node.operation is SOFTMAX:
+        if isinstance(node, Apply) and node.operation in (SOFTMAX, LOG_SOFTMAX):
             argument, labels = node.arguments[0]
             over_values = argument.ndim - 1 in self._axes_of(argument)
             is_unbroadcast = labels == tuple(range(len(node.stack)))
@@ -383,15 +384,20 @@ class _Weight:
         if self.spectrum.is_values(node) and indices:
             is_unselected = labels[:-1] == self.stack and labels[-1] in self.indices
             return slot(self.indices.index(labels[-1])) if is_unselected else None
-        if not indices and not self._indices_among(labels):
+        if not indices and isinstance(node, Einsum) and self._indices_among(labels):
+            kept = tuple(label for label in labels if label in labels_of(factors))
+            return self._number(einsum(factors, kept, node.coefficient), kept)
+        if not indices:
             return self._number(node, labels)
         if len(indices) == 1 and not self.spectrum.variation.varies(node):
             return self._constant(node, labels, *indices)
-        if isinstance(node, Apply) and node.operation is SOFTMAX:
+        if isinstance(node, Apply) and node.operation in (SOFTMAX, LOG_SOFTMAX):
             exponent = self._expression(node.arguments[0][0], labels)
+            if exponent is None:
+                return None
             logsumexp = Apply(LOGSUMEXP, node.arguments, node.stack)
-            log_total = self._number(logsumexp, labels[:-1])
-            return None if exponent is None else sympy.exp(exponent - log_total)
+            logarithm = exponent - self._number(logsumexp, labels[:-1])
+            return logarithm if node.operation is LOG_SOFTMAX else sympy.exp(logarithm)
         if isinstance(node, Map):
             parts = [self._expression(argument, labels) for argument in node.arguments]
             slots = {slot(i): part for i, part in enumerate(parts)}

@@ -105,6 +105,8 @@ class _Expander:
                 return self._compose(expression)
             case sympy.Pow(args=(base, exponent)) if not exponent.has(self.variable):
                 return self._power(self.series(base), exponent)
+            case sympy.Pow(args=(base, _)) if not base.has(self.variable):
+                return self._compose(expression)
             case sympy.log():
                 return self._logarithm(self.series(expression.args[0]))
             case sympy.Piecewise():

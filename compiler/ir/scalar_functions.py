@@ -403,11 +403,6 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = result.xreplace({dummy: part for part, dummy in constants.items()})
     result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
     result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
-    # x**p / x as x**(p - 1), which has a value at x = 0
-    if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
-        result = result.replace(
-            lambda part: part.is_Mul, lambda part: _with_zero_powers(sympy.powsimp(part))
-        )
     unknown = result.atoms(sympy.Derivative, sympy.Subs)
     if unknown:
         raise UnsupportedError(
@@ -418,7 +413,8 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
 
 
 def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
-    """Write xᵖ log(x), the slope of xᵖ by p, so that it is 0 where xᵖ is."""
+    """Write xᵖ / x as xᵖ⁻¹, which has a value at x = 0, and xᵖ log(x), the slope of xᵖ by p, so
+    that it is 0 where xᵖ is."""
     factors = product.as_powers_dict()
     for base, exponent in [*factors.items()]:
         order = factors.get(sympy.log(base), 0)
@@ -428,19 +424,24 @@ def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
                 power = xlogy(power, base)
             others = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
             return sympy.Mul(power, *(b**e for b, e in others.items()))
-    return product
+    return sympy.Mul(*(base**exponent for base, exponent in factors.items()))
 
 
 def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
-    """Differentiate as SymPy does, but let arguments of absolute values, as log(x), be real."""
-    inner = {part.args[0] for part in expression.atoms(sympy.Abs)}
+    """Differentiate as SymPy does, but let arguments of absolute values, as log(x), be real, and
+    keep the bases of powers with varying exponents whole: 3 p (x³)ᵖ / x is nan at 0."""
+    powers = {power for power in expression.atoms(sympy.Pow) if power.exp.free_symbols}
+    inner = {part.args[0] for part in (*expression.atoms(sympy.Abs), *powers)}
     real = {
         part: sympy.Function(f"real_{position}", real=True)(variable)
         for position, part in enumerate(sorted(inner, key=sympy.default_sort_key))
-        if not part.is_Symbol
+        if not part.is_Symbol and part.has(variable)
     }
     outside = {sympy.Abs(part): sympy.Abs(function) for part, function in real.items()}
+    outside |= {power: real[power.base] ** power.exp for power in powers if power.base in real}
     result = expression.xreplace(outside).diff(variable)
+    if powers:
+        result = result.replace(lambda part: part.is_Mul, _with_zero_powers)
     slopes = {function.diff(variable): _slope(part, variable) for part, function in real.items()}
     return result.xreplace(slopes).xreplace({function: part for part, function in real.items()})
 

@@ -31,7 +31,8 @@ LIMIT_TERMS = 6
 """Terms of a series that is to show a limit."""
 
 MAX_COMPARED_ARGUMENTS = 6
-"""Most arguments of signs, maxima and minima resolved by cases, whose number they multiply."""
+"""Most arguments of signs, maxima, minima and branches resolved by cases, whose number they
+multiply."""
 
 ROUNDING = 2e-16
 """Relative size of the terms that a series may leave out."""
@@ -134,9 +135,25 @@ def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) ->
 
 
 def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr, sympy.Basic]]:
-    """Resolve the signs, maxima and minima that other symbols decide near the zero of `base`.
-    Returns pairs of an expression and the condition on other symbols under which it holds, if those
-    before do not."""
+    """Resolve the signs, maxima, minima and branches that other symbols decide near the zero of
+    `base`. Returns pairs of an expression and the condition on other symbols under which it holds,
+    if those before do not."""
+    pieces = sorted(expression.atoms(sympy.Piecewise), key=sympy.default_sort_key)
+    undecided = [
+        (part, place)
+        for part in pieces
+        if part.has(base) and (place := _undecided(part, base)) is not None
+    ]
+    if undecided and sum(len(part.args) for part, _ in undecided) <= MAX_COMPARED_ARGUMENTS:
+        part, place = undecided[0]
+        value, condition = part.args[place]
+        taken = sympy.Piecewise(*part.args[:place], (value, sympy.true))
+        others = sympy.Piecewise(*part.args[:place], *part.args[place + 1 :])
+        return [
+            (branch, sympy.And(holds, further))
+            for piece, holds in ((taken, _at_zero(condition, base)), (others, sympy.true))
+            for branch, further in _branches(expression.xreplace({part: piece}), base)
+        ]
     compared = expression.atoms(sympy.sign, sympy.Max, sympy.Min)
     parts = sorted((part for part in compared if part.has(base)), key=sympy.default_sort_key)
     if sum(len(part.args) for part in parts) > MAX_COMPARED_ARGUMENTS:
@@ -158,6 +175,12 @@ def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr
                 branches.append((branch, sympy.And(condition, further)))
         return branches
     return [(expression, sympy.true)]
+
+
+def _undecided(pieces: sympy.Piecewise, base: sympy.Expr) -> int | None:
+    """Find the first condition that other symbols decide where `base` is zero."""
+    conditions = [_at_zero(condition, base) for _, condition in pieces.args]
+    return next((i for i, condition in enumerate(conditions) if condition.free_symbols), None)
 
 
 def _leading(expression: sympy.Expr, base: sympy.Expr) -> sympy.Expr | None:
@@ -248,6 +271,8 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
             for branch, condition in branches:
                 part = _at_zero(_finite(branch, ((base, excluded), *later_bases)), base)
                 pieces.append((part if is_finite(part) else expression, condition))
+            if [part for part, _ in pieces] == [_at_zero(branch, base) for branch, _ in branches]:
+                continue
             at_base_zero = sympy.Piecewise(*pieces), sympy.Eq(base, 0)
             return sympy.Piecewise(at_base_zero, (_finite(expression, later_bases), sympy.true))
         try:

@@ -50,8 +50,8 @@ def _selected(node: ir.Node) -> ir.Node:
 
 
 def _selected_power(node: ir.Node) -> ir.Node:
-    """Make p xᵖ⁻¹ zero for p = 0, and p (p - 1) xᵖ⁻² for p = 0 and p = 1, also at x = 0, where the
-    power is infinite."""
+    """Make p xᵖ⁻¹ zero for p = 0, also p x²ᵖ⁻¹, and p (p - 1) xᵖ⁻² for p = 0 and p = 1, even at x =
+    0, where the power is infinite."""
     if not isinstance(node, ir.Map) or not node.expression.has(sympy.Pow):
         return node
     arguments = node.arguments
@@ -67,7 +67,7 @@ def _selected_power(node: ir.Node) -> ir.Node:
         zeros = [
             factor
             for factor in product.args
-            if any((factor - exponent).is_positive for exponent in exponents)
+            if any(_is_negative_at_zero(exponent, factor) for exponent in exponents)
             and may_be_zero(factor)
         ]
         if not zeros:
@@ -77,6 +77,15 @@ def _selected_power(node: ir.Node) -> ir.Node:
 
     expression = node.expression.replace(lambda part: part.is_Mul, selected)
     return node if expression == node.expression else ir.Map(expression, arguments)
+
+
+def _is_negative_at_zero(exponent: sympy.Expr, factor: sympy.Expr) -> bool:
+    """Return whether an exponent is negative where a factor, linear in a symbol as it is, is 0."""
+    for symbol in factor.free_symbols:
+        ratio = exponent.coeff(symbol) / factor.coeff(symbol)
+        if ratio.is_positive and sympy.expand(ratio * factor - exponent).is_positive:
+            return True
+    return False
 
 
 def _selected_step(operation: Operation, nodes: Sequence[ir.Node]) -> list[ir.Node]:

@@ -31,7 +31,10 @@ def _slope_by_parity(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Ex
     length, sign = sympy.Symbol("length", positive=True), sympy.Symbol("sign", real=True)
     names = {sympy.Abs(variable): length, sympy.sign(variable): sign, variable: sign * length}
     inside = expression.xreplace(names)
-    at_positive, at_negative = (inside.xreplace({sign: s}) for s in (sympy.S.One, -sympy.S.One))
+    try:
+        at_positive, at_negative = (inside.xreplace({sign: s}) for s in (sympy.S.One, -sympy.S.One))
+    except ValueError:  # SymPy refuses to compare the root of a negative number
+        return None
     result = reduced(scalar_functions.derivative(at_positive, length), [length])
     if sympy.expand(at_positive + at_negative) == 0:
         return result.xreplace({length: sympy.Abs(variable)})

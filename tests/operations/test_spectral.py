@@ -121,6 +121,8 @@ FUNCTIONS = {
     "root by vectors": (dx.sum(by_values(dx.sqrt(4 + values)) * A), C),
     "absolute": (dx.sum(by_values(abs(values + 5)) * A), C),
     "logsumexp": (dx.logsumexp(dx.eigvalsh(C)), C),
+    "entropy": (-dx.sum(dx.softmax(values) * dx.log(dx.softmax(values))), C),
+    "variance": (dx.sqrt(1 + dx.var(values)), C),
     "softmax": (w @ by_values(dx.softmax(values)) @ w, C),
     "normalised": (w @ by_values(values / dx.norm(values)) @ w, C),
     "pairs": (dx.sum(dx.log(1 + (values[:, None] - values) ** 2)), C),
@@ -188,6 +190,20 @@ def test_second_and_third_derivatives(name: str, gap: float) -> None:
             close(actual, expected)
         hvp = at_sizes(product, arrays)
         close(hvp, np.tensordot(at_sizes(nodes[1], arrays), e, 2))
+
+
+@pytest.mark.parametrize("gap", [0, 1e-9, 1e-3])
+def test_the_largest_of_repeated_eigenvalues(gap: float) -> None:
+    inputs, nodes, product = derived(dx.max(values) * dx.sum(A * C), "C", False)
+    generator = np.random.default_rng(1)
+    turn = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    at = turn @ np.diag([1, 1 + gap, 2]) @ turn.T
+    e = generator.normal(size=(3, 3))
+    e = e + e.T
+    arrays = {**points(inputs, at, "C"), "tangent": e}
+    expected = moved(lambda a: at_sizes(nodes[0], {**arrays, "C": a}), at, e)
+    close(at_sizes(product, arrays), expected)
+    close(np.tensordot(at_sizes(nodes[1], arrays), e, 2), expected)
 
 
 def close(found: np.ndarray, wanted: np.ndarray) -> None:

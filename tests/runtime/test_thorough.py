@@ -124,6 +124,8 @@ def test_an_error_in_the_eighth_digit_is_noticed(kind: str) -> None:
 def test_what_is_not_known_in_50_digits_is_said() -> None:
     with pytest.raises(Imprecise, match=r"scipy\.special\.airy"):
         PreciseText("scipy.special.airy(x)[0]")({"x": numbers(1.0)}, ())
+    with pytest.raises(Imprecise, match="mpmath's svd: no convergence"):
+        PreciseText("np.linalg.norm(X, 'nuc')")({"X": numbers(np.full((3, 2), np.nan))}, ())
     module = dx.compile(dx.function("f", [X], X @ X))
     with mock.patch.object(module, "DECLARATION", "X @ X + 0 * np.i0(X)"):
         rows = dx.verify(module, thorough=True).rows

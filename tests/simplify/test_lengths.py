@@ -46,6 +46,8 @@ SMOOTH = {
     "a quotient": ("norm2(x)^2/(1+norm2(x))", "x: n", "x"),
     "of a matrix": ("logdet(A+exp(-norm2(x))*(1+norm2(x))*A)", "x: n, A: n n spd", "x"),
     "absolute values": ("sum(exp(-abs(x)).*(1+abs(x)))", "x: n", "x"),
+    "powers of a number": ("2^(-norm2(x))*(1+norm2(x)*log(2))", "x: n", "x"),
+    "powers of a scalar": ("s^(-norm2(x))*(1+norm2(x)*log(s))", "x: n, s: positive", "x"),
     "two matrices": ("sqrt(tr(inv(X)*U*inv(X)*U))^3", "X: n n spd, U: n n symmetric", "U"),
 }
 """Functions with first derivatives at zero; the scalars have second ones."""
@@ -87,6 +89,26 @@ def test_derivatives_at_zero_and_near_it(name: str, size: float) -> None:
     outcome = checked(function, size)
     assert outcome.tried == 2 - bool(function.expression.shape)
     assert not outcome.failures
+
+
+@pytest.mark.parametrize("size", [0, 1e-8])
+def test_branches_that_other_inputs_decide(size: float) -> None:
+    s, length = dx.scalar("s"), dx.norm(x)
+    matern = dx.exp(-length) * (1 + length)
+    for value in (
+        dx.where(s > 0, length**3, s * matern),
+        dx.where(s > length, matern, dx.where(s < -1, 2, length**3)),
+        dx.where((s > 0) & (length < 1), s * length**3, matern),
+    ):
+        function = dx.function("f", [x, s], value, wrt=["x"])
+        for number in (-2.0, -0.5, 0.7):
+            case = near_zero(function, size)
+            case.values["s"] = np.array(number)
+            outcome = Outcome()
+            for kind in ("jvp", "hvp"):
+                check(kind, case, np.random.default_rng(0), outcome)
+            assert outcome.tried == 2
+            assert not outcome.failures
 
 
 def test_entries_and_other_norms() -> None:

@@ -60,6 +60,14 @@ CASES = {
         dx.sum(dx.where(y > 0, dx.abs(x) ** y, x)),
         {"x": zeros - 0.5 * (zeros == 2), "y": np.array([1.0, 2, 3, -1])},
     ),
+    "squares of powers": (
+        dx.sum((dx.abs(x) ** y) ** 2) + dx.sum((x**3) ** (y - 1)),
+        {"x": zeros, "y": np.array([1.0, 2, 3, 0])},
+    ),
+    "roots and absolute values": (
+        dx.sum(dx.minimum(1, dx.sqrt(x)) * dx.abs(x)),
+        {"x": np.array([0.1, 0.3, 1.5, 9])},
+    ),
     "powers of a number": (dx.sum(x * 2**x) + dx.sum(x * np.pi ** (x - 1)), {"x": positive}),
     "powers": (dx.sum(x[:, None] ** y), {"x": zeros, "y": np.array([0.0, 1, 2, 3])}),
     "min of a quotient": (
