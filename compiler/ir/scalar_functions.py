@@ -423,7 +423,7 @@ def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
             for _ in range(order):
                 power = xlogy(power, base)
             others = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
-            return sympy.Mul(power, *(b**e for b, e in others.items()))
+            return power * _with_zero_powers(sympy.Mul(*(b**e for b, e in others.items())))
     return sympy.Mul(*(base**exponent for base, exponent in factors.items()))
 
 

@@ -19,7 +19,7 @@ from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.graph import transformed, with_derived_steps
 from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.product import Product
-from derivatrix.compiler.ir.scalar_functions import step
+from derivatrix.compiler.ir.scalar_functions import step, xlogy
 from derivatrix.compiler.ir.signs import is_positive
 
 
@@ -36,6 +36,9 @@ def _selected(node: ir.Node) -> ir.Node:
     """Select factors of a product by the indicators in it, or in the steps of a loop."""
     if isinstance(node, ir.Apply):
         return with_derived_steps(node, _selected_step)
+    if isinstance(node, ir.Map):
+        expression = node.expression.replace(lambda part: part.is_Mul, _selected_by_slopes)
+        return node if expression == node.expression else ir.Map(expression, node.arguments)
     if not isinstance(node, ir.Einsum):
         return node
     product = Product.of(node)
@@ -47,6 +50,17 @@ def _selected(node: ir.Node) -> ir.Node:
     for support in sorted(supports, key=lambda factor: (len(factor[1]), factor[1], factor[0].key)):
         product = _selected_by(product, support)
     return node if product.factors == node.factors else product.node
+
+
+def _selected_by_slopes(product: sympy.Expr) -> sympy.Expr:
+    """Make a product zero where the slope of max or min in it is, if other factors have poles."""
+    arguments = [_sign_argument(factor) for factor in product.args]
+    differences = [argument for argument in arguments if argument is not None]
+    others = [factor for factor, u in zip(product.args, arguments, strict=True) if u is None]
+    if not differences or not any(map(_has_poles, others)):
+        return product
+    is_zero = sympy.Or(*(difference < 0 for difference in differences))
+    return Piecewise((0, is_zero), (product, True))
 
 
 def _selected_power(node: ir.Node) -> ir.Node:
@@ -208,13 +222,14 @@ def _sign_argument(expression: sympy.Expr) -> sympy.Expr | None:
 def _has_pole(node: ir.Node) -> bool:
     """Return whether entries may be infinite at finite inputs, as far as powers and logarithms show
     it."""
-    if isinstance(node, ir.Map):
-        powers = node.expression.atoms(sympy.Pow)
-        if node.expression.has(sympy.log) or not all(
-            power.exp.is_integer and power.exp.is_nonnegative for power in powers
-        ):
-            return True
-    return any(map(_has_pole, node.children))
+    is_pole = isinstance(node, ir.Map) and _has_poles(node.expression)
+    return is_pole or any(map(_has_pole, node.children))
+
+
+def _has_poles(expression: sympy.Expr) -> bool:
+    return expression.has(sympy.log, xlogy) or not all(
+        power.exp.is_integer and power.exp.is_nonnegative for power in expression.atoms(sympy.Pow)
+    )
 
 
 @lru_cache(maxsize=65536)

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import sympy
 
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.nodes import (
     Einsum,
     Factor,
@@ -16,10 +17,17 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Structural,
     Sum,
+    literal,
     slot,
 )
 from derivatrix.compiler.ir.signs import is_positive
 from derivatrix.compiler.ir.structure import facts
+
+INCREASING = (
+    *(sympy.atan, sympy.tanh, sympy.sinh, sympy.asinh, sympy.erf),
+    *(scalar_functions.log1p, scalar_functions.expm1),
+)
+"""Increasing functions that are zero at 0 only, and have a finite slope there, not 0."""
 
 
 def variables(node: Map) -> Iterator[tuple[sympy.Expr, Node, sympy.Expr]]:
@@ -65,6 +73,10 @@ def degree_in(expression: sympy.Expr, arguments: Sequence[Node]) -> sympy.Expr |
             return degree_of(slots[expression])
         case sympy.Abs():
             return sympy.S.One
+        case sympy.Function() if isinstance(expression, INCREASING):
+            return parts[0]
+        case sympy.log(args=(sympy.Symbol() as inside,)):
+            return _degree_above_one(slots[inside])
         case sympy.Pow(args=(_, exponent)) if exponent.is_number and exponent.is_positive:
             return exponent if exponent.is_even else degrees[0] * exponent if parts[0] else None
         case sympy.Add() | sympy.Mul() if len(degrees) == len(parts):
@@ -86,12 +98,24 @@ def degree_of(node: Node) -> sympy.Expr | None:
     match node:
         case Map():
             return degree_in(node.expression, node.arguments)
+        case Einsum(factors=((Map(arguments=(Einsum() as inside,)) as function, _),)) if (
+            node.coefficient.is_negative and isinstance(function.expression, INCREASING)
+        ):
+            return degree_of(inside.scaled(-inside.coefficient))  # -f(-u)
         case Sum() if node.terms:
             degrees = [degree_of(term) for term in node.terms]
             return None if None in degrees else sympy.Min(*degrees)
         case Einsum() if node.coefficient.is_positive:
             return _degree_of_product(node.factors, node.contracted)
     return None
+
+
+def _degree_above_one(node: Node) -> sympy.Expr | None:
+    """Return `degree_of` of the node minus 1."""
+    if not isinstance(node, Sum):
+        return None
+    terms = tuple(term for term in node.terms if literal(term) != 1)
+    return degree_of(Sum(terms, node.shape)) if 0 < len(terms) < len(node.terms) else None
 
 
 def _degree_of_product(factors: Sequence[Factor], summed: Labels) -> sympy.Expr | None:

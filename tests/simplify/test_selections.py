@@ -60,6 +60,10 @@ CASES = {
         dx.sum(dx.where(y > 0, dx.abs(x) ** y, x)),
         {"x": zeros - 0.5 * (zeros == 2), "y": np.array([1.0, 2, 3, -1])},
     ),
+    "min of a power": (
+        dx.sum(dx.minimum(dx.abs(x) ** y, 0.5)),
+        {"x": np.array([0.0, 0, 3, 4]), "y": np.array([0.0, 0, 1, 2])},
+    ),
     "squares of powers": (
         dx.sum((dx.abs(x) ** y) ** 2) + dx.sum((x**3) ** (y - 1)),
         {"x": zeros, "y": np.array([1.0, 2, 3, 0])},
