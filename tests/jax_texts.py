@@ -24,13 +24,22 @@ def jax_function(text: str) -> Callable[[Arrays], Any]:
 
 
 class _Numpy:
-    """JAX's `numpy`, with the parameter `otypes` of NumPy's `vectorize`."""
+    """JAX's `numpy`, with what it lacks of NumPy's parameters."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(jax.numpy, name)
 
     def vectorize(self, function: Callable[..., Any], otypes: str = "", **options: Any) -> Any:
         return jax.numpy.vectorize(function, **options)
+
+    def argsort(self, array: Any, axis: int = -1, kind: str = "stable") -> Any:
+        return jax.numpy.argsort(array, axis, stable=kind == "stable")
+
+    def min(self, array: Any, *arguments: Any, **options: Any) -> Any:
+        return jax.numpy.min(jax.numpy.asarray(array), *arguments, **options)
+
+    def max(self, array: Any, *arguments: Any, **options: Any) -> Any:
+        return jax.numpy.max(jax.numpy.asarray(array), *arguments, **options)
 
 
 _NUMPY = _Numpy()
