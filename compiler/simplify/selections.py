@@ -53,11 +53,16 @@ def _selected(node: ir.Node) -> ir.Node:
 
 
 def _selected_by_slopes(product: sympy.Expr) -> sympy.Expr:
-    """Make a product zero where the slope of max or min in it is, if other factors have poles."""
+    """Make a product zero where the slope of max or min in it is, if other factors have poles. At
+    poles of the arguments of max and min themselves, limits are found otherwise
+    (`finite_parts`)."""
     arguments = [_sign_argument(factor) for factor in product.args]
     differences = [argument for argument in arguments if argument is not None]
     others = [factor for factor, u in zip(product.args, arguments, strict=True) if u is None]
-    if not differences or not any(map(_has_poles, others)):
+    powers = [power for u in differences for power in u.atoms(sympy.Pow)]
+    if not differences or any(power.exp.is_negative for power in powers):
+        return product
+    if not any(map(_has_poles, others)):
         return product
     is_zero = sympy.Or(*(difference < 0 for difference in differences))
     return Piecewise((0, is_zero), (product, True))
