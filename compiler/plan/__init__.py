@@ -181,19 +181,19 @@ def _single(
     machine: Machine,
     samples: sympy.Symbol | None = None,
     part: Part | None = None,
-    added: Collection[str] = (),
+    accumulated: Collection[str] = (),
     is_step: bool = False,
 ) -> Plan:
     """Plan a kernel of one contraction order: straight-line code, or loops if these are shorter.
-    added: the outputs to which results are added. is_step: whether another kernel calls it."""
+    accumulated: the outputs to which results are added. is_step: whether another kernel calls
+    it."""
     nodes, terms = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
     reserved = [*machine.reserved, *kernel_names(variant.nodes)]
     frame = _Frame(arguments, outputs, reserved, part)
     facts_of = partial(_facts, variant.facts)
-    nest = (
-        None if terms or added else unroll(frame.places(nodes), frame.views, frame.names, facts_of)
-    )
-    straight = None
+    nest = straight = None
+    if not terms and not accumulated:  # straight-line code only overwrites outputs
+        nest = unroll(frame.places(nodes), frame.views, frame.names, facts_of)
     if nest is not None:
         if machine.has_simd_blocks:
             nest = simd_blocked(nest, frame.names)
@@ -206,7 +206,8 @@ def _single(
         frame.names, frame.views, variant.nodes, facts_of, usual, samples, machine.is_cpu
     )
     scheduler = Scheduler(setting)
-    scheduler.outputs([place for place in frame.places(nodes) if place[0] not in terms], added)
+    places = [place for place in frame.places(nodes) if place[0] not in terms]
+    scheduler.outputs(places, accumulated)
     if is_step and machine.is_cpu:
         scheduler.steps = with_matrix_vector_calls(scheduler.steps, frame.names)
     steps = [*machine.fuse(scheduler.steps)]
@@ -218,8 +219,9 @@ def _single(
             scheduler.output(node, view, node not in nodes)
         steps.append(Only("first", tuple(scheduler.steps)))
     loops = frame.plan(name, steps, scheduler.constants)
-    shorter = straight is not None and statement_count(straight) <= statement_count(loops)
-    return straight if straight is not None and shorter else loops
+    if straight is not None and statement_count(straight) <= statement_count(loops):
+        return straight
+    return loops
 
 
 def _usual(
@@ -227,11 +229,13 @@ def _usual(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
-    added: Collection[str] = (),
+    accumulated: Collection[str] = (),
 ) -> Plan:
     """Plan a kernel that another one calls, in the contraction order for usual sizes."""
     variant = best_variant(_prepared(outputs, machine))
-    return _single(name, arguments, outputs, variant, machine, added=added, is_step=True)
+    return _single(
+        name, arguments, outputs, variant, machine, accumulated=accumulated, is_step=True
+    )
 
 
 class _Frame:
@@ -285,6 +289,7 @@ class _Frame:
         return renamed(part, self._renames) if self._renames else part
 
     def plan(self, name: str, steps: Sequence[Step], constants: dict[str, np.ndarray]) -> Plan:
+        """Return the plan with these steps, and with allocations of their work arrays."""
         return Plan(
             name,
             self.parameters,
@@ -313,7 +318,8 @@ def _sizes(
     names: Names,
     given_sizes: Collection[sympy.Symbol],
 ) -> tuple[Size, ...]:
-    """Read every named size, but for `given_sizes`, off an axis of an argument."""
+    """Read every named size off an axis of an argument, except `given_sizes`, which are
+    parameters."""
     size_readings = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape

@@ -39,10 +39,7 @@ def _with_factors_out(total: ir.Sum) -> ir.Node:
     """Take common factors out of groups of terms; a product if all terms are in one group."""
     terms = list(total.terms)
     products: list[ir.Node] = []
-    while True:
-        group = _group(terms)
-        if group is None:
-            break
+    while (group := _group(terms)) is not None:
         members, common = group
         terms = [term for term in terms if term not in members]
         products.append(_product(total, members, common))
@@ -56,9 +53,9 @@ def _with_factors_out(total: ir.Sum) -> ir.Node:
 def _group(terms: Sequence[ir.Node]) -> tuple[list[ir.Einsum], Factors] | None:
     """Find the largest group of terms whose sum loses an axis with their common factors."""
     products = [term for term in terms if isinstance(term, ir.Einsum)]
-    having = Counter(factor for term in products for factor in _outer(term))
+    term_counts = Counter(factor for term in products for factor in _outer(term))
     best: tuple[list[ir.Einsum], Factors] | None = None
-    for factor, count in having.items():
+    for factor, count in term_counts.items():
         if count < 2 or (best is not None and count <= len(best[0])):
             continue
         members = [term for term in products if factor in _outer(term)]

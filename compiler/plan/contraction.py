@@ -28,6 +28,8 @@ def pairwise(
 
     Returns the new roots, and the facts of structure of the nodes within, which pairwise products
     no longer show. numbers: the numbers assumed for sizes."""
+    # Only a first pass knows which partial products several terms share; the costs of these are
+    # divided among the terms in a second pass.
     counts: Counter[ir.Node] = Counter()
     contraction = _Contraction(counts, Counter(), numbers)
     nodes = contraction.rebuild(roots)
@@ -180,8 +182,8 @@ class _OpenProduct:
             pass
 
     def _take_running_sum(self, constraint: Constraint, linked: bool) -> bool:
-        """Sum over an axis of a triangle, if a factor has it, those of others that do, and not the
-        other axis; return whether it was."""
+        """Sum over one axis of a triangle the factors that have this axis, if one of them has all
+        of their axes and none has the other axis; return whether the triangle was used."""
         node, labels = constraint
         if not isinstance(node, ir.Triangle) or node.offset or len({*labels}) < 2:
             return False
@@ -190,12 +192,12 @@ class _OpenProduct:
             return False
         other_structural = [factor for factor in self.structural if factor is not constraint]
         outside = {*self.output, *ir.labels_of(other_structural)}
-        for summed, kept in (labels, labels[::-1]):
+        for summed, end in (labels, labels[::-1]):
             terms = [factor for factor in self.dense if summed in factor[1]]
             axes = max((axes for _, axes in terms), key=len, default=(summed,))
-            if summed in outside or kept in axes or not {*ir.labels_of(terms)} <= {*axes}:
+            if summed in outside or end in axes or not {*ir.labels_of(terms)} <= {*axes}:
                 continue
-            output = tuple(kept if label == summed else label for label in dict.fromkeys(axes))
+            output = tuple(end if label == summed else label for label in dict.fromkeys(axes))
             self.dense = [factor for factor in self.dense if factor not in terms]
             self.dense.append((ir.einsum([constraint, *terms], output), output))
             self.structural = other_structural
@@ -229,7 +231,7 @@ class _OpenProduct:
                     self._apply_to(constraint, holding[0], set() if masked else replaced)
                     break
 
-    def _apply_to(self, constraint: ir.Factor, position: int, replaced: set[int]) -> None:
+    def _apply_to(self, constraint: Constraint, position: int, replaced: set[int]) -> None:
         """Multiply a dense factor by a structural one, whose other labels replace `replaced`."""
         _, labels = constraint
         _, old_labels = self.dense[position]
@@ -239,14 +241,14 @@ class _OpenProduct:
             new_labels.update(dict.fromkeys(inserted if label in replaced else [label]))
         part = ir.einsum([constraint, self.dense[position]], list(new_labels))
         self.dense[position] = (part, tuple(new_labels))
-        self.structural.remove(constraint)  # type: ignore[arg-type]
+        self.structural.remove(constraint)
 
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
         """Take diagonals of a factor, and sum over labels that no other factor has."""
         labels = factor[1]
-        other_factors = (other for other in self.dense if other is not factor)
-        kept_labels = self.open_labels | {*ir.labels_of(other_factors)}
-        remaining = [label for label in dict.fromkeys(labels) if label in kept_labels]
+        labels_elsewhere = {*ir.labels_of(f for f in self.dense if f is not factor)}
+        needed_labels = self.open_labels | labels_elsewhere
+        remaining = [label for label in dict.fromkeys(labels) if label in needed_labels]
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)

@@ -73,8 +73,8 @@ def _applied(expression: sympy.Expr, arguments: tuple[ir.Node, ...]) -> ir.Node:
 
 
 def _with_divided_terms(product: Product, place: int, total: sympy.Add) -> Product:
-    """Divide the terms of a sum in the factor at a place, a (r² s² + t), by the powers that the
-    product is divisor_places by."""
+    """Divide the terms of a sum in the factor at a place by powers among the product's other
+    factors: a (r² s² + t) s⁻¹ s⁻¹ becomes a (r² + t s⁻²)."""
     factor, labels = product.factors[place]
     assert isinstance(factor, ir.Map)
     terms, divisor_places = total.args, list[int]()

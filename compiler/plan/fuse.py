@@ -27,7 +27,7 @@ from derivatrix.compiler.plan.visit import (
     accesses,
     loads,
     names_added,
-    names_made,
+    names_defined,
     names_read,
     operations,
     rebuilt,
@@ -169,7 +169,7 @@ def _fused_inner_loops(
         {load for load in loads(b) if len(load.indices) > 1} for b in (first_loop.body, second_body)
     ]
     ahead = (*second_head, *second_body)
-    defined = {*names_added(first_loop), *names_made(tail)}
+    defined = {*names_added(first_loop), *names_defined(tail)}
     writes = [targets(body) for body in ((first_loop, *tail), ahead)]
     if (
         (first_loop.start, first_loop.extent) != (second_loop.start, second_loop.extent)

@@ -9,11 +9,10 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
 from derivatrix.compiler.plan.local_names import Names
-from derivatrix.compiler.plan.loop_nest import Builder, Loops, View
+from derivatrix.compiler.plan.loop_nest import Builder, Loops, View, loops_around
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,
-    Loop,
     LoopNest,
     Name,
     Number,
@@ -65,7 +64,6 @@ def length_nests(
     indices = names.indices(len(axes) + max(map(len, extents)))
     renames = dict(zip(indices, indices[len(axes) :], strict=False))
     renames |= {index_symbol(axis): index for axis, index in zip(axes, indices, strict=False)}
-    body = renamed(guarded, renames)
-    for axis, index in reversed([*zip(axes, indices, strict=False)]):
-        body = (Loop(index, square.shape[axis], False, body),)
+    axis_loops = [(index, square.shape[axis]) for axis, index in zip(axes, indices, strict=False)]
+    body = loops_around(renamed(guarded, renames), axis_loops)
     return [plain_nest, LoopNest(f"{view.buffer.name} beyond the range of squares", body)]

@@ -24,7 +24,7 @@ INDICES = ("i", "j", "k", "l", "p", "q", "r", "s", "u", "v")
 
 
 class Names:
-    """Hands out identifiers, each only once."""
+    """A supply of identifiers, each handed out once."""
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._used = set(RESERVED) | set(reserved)

@@ -42,6 +42,11 @@ Indices = tuple[sympy.Expr, ...]
 Loops = dict[int, sympy.Expr]
 """The labels that loops run over, and their extents."""
 
+MAX_COMMENT_LENGTH = 90
+"""Most characters of a value in a comment; a longer one is f of the entries that it reads."""
+TARGET_WEIGHT = 1.5
+"""Weight of the entries that a nest writes, relative to those that it reads, for loop orders."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -90,7 +95,7 @@ class Builder:
     ) -> None:
         self.scalars = Scalars()
         self._view_of = view_of
-        self._values: dict[tuple[ir.Node, tuple[sympy.Expr, ...]], int] = {}
+        self._values: dict[tuple[ir.Node, Indices], int] = {}
         self.names = names
         self.samples = samples
 
@@ -177,7 +182,7 @@ class Builder:
         target: View,
         at: Sequence[sympy.Expr],
         value: int,
-        loops: dict[int, sympy.Expr],
+        loops: Loops,
         conditions: Sequence[Boolean] = (),
     ) -> Nest:
         """Make loops that set target[at] to `value`, summed over the loops on which `at` does not
@@ -186,18 +191,25 @@ class Builder:
         return Nest(self, place, target.local, value, loops, conditions)
 
 
-def loop_order(
-    accesses: list[Load], loops: dict[int, sympy.Expr], samples: sympy.Symbol | None
-) -> list[int]:
+def loops_around(
+    body: tuple[Statement, ...], loops: Sequence[tuple[sympy.Symbol, sympy.Expr]]
+) -> tuple[Statement, ...]:
+    """Put `body` into loops, (index, extent) from the outermost, whose rounds do not add up."""
+    for index, extent in reversed(loops):
+        body = (Loop(index, extent, False, body),)
+    return body
+
+
+def loop_order(accesses: list[Load], loops: Loops, samples: sympy.Symbol | None) -> list[int]:
     """Order the loops, outermost first. The innermost one runs along the samples, else along the
     last axis of the accesses with the most entries; the others follow the axes of the largest
     access. The first access is written, the others are read."""
     weights: list[tuple[float, Load]] = []
     for position, access in enumerate(accesses):
         weight = math.prod(nominal(loops[label]) for label in _labels(access, loops))
-        weights.append((weight * (1.0 if position else 1.5), access))
+        weights.append((weight * (1.0 if position else TARGET_WEIGHT), access))
     weights.sort(key=lambda entry: -entry[0])
-    stride_one = dict.fromkeys(loops, 0.0)
+    stride_one = dict.fromkeys(loops, 0.0)  # label -> weight of accesses along contiguous memory
     for weight, access in weights:
         in_other_axes = {s for index in access.indices[:-1] for s in index.free_symbols}
         in_last_axis = access.indices[-1].free_symbols if access.indices else set()
@@ -216,7 +228,7 @@ def loop_order(
     return order
 
 
-def _labels(access: Load, loops: dict[int, sympy.Expr]) -> list[int]:
+def _labels(access: Load, loops: Loops) -> list[int]:
     """List the loops that an access depends on, in the order of its axes."""
     labels: dict[int, None] = {}
     for index in access.indices:
@@ -235,7 +247,7 @@ class Nest:
         place: Load,
         local: bool,
         value: int,
-        loops: dict[int, sympy.Expr],
+        loops: Loops,
         conditions: Sequence[Boolean],
     ) -> None:
         self._builder = builder
@@ -418,9 +430,10 @@ class Nest:
         """Write the nest's result in index notation."""
         self._locals.clear()
         place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
-        is_short = self._mentions(self._value) <= 90
+        # counted first: a value of n scalars can have 2ⁿ loads once it is written out
+        is_short = self._mentions(self._value) <= MAX_COMMENT_LENGTH
         value = infix_text(self._scalar_tree(self._value)) if is_short else ""
-        if not is_short or len(value) > 90:
+        if not is_short or len(value) > MAX_COMMENT_LENGTH:
             loads = dict.fromkeys(
                 infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )

@@ -15,19 +15,18 @@ from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
 from derivatrix.compiler.plan.local_names import Names
-from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.loop_nest import View, loops_around
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Fill,
     Guard,
     Load,
-    Loop,
     LoopNest,
     Operand,
+    Plan,
     Range,
     Recurrence,
     Segment,
-    Statement,
     Store,
 )
 from derivatrix.compiler.plan.workspace import Setting, Workspace
@@ -49,9 +48,9 @@ class LoopSteps(Workspace):
         states = self._output_buffers(node, target)
         time = self._time
         before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
-        first = loop.length if loop.is_reversed else sympy.S.Zero
-        starts = inputs[: len(states)]
-        self.steps += [_start(*pair, first) for pair in zip(starts, states, strict=True)]
+        start_time = loop.length if loop.is_reversed else sympy.S.Zero
+        for start, buffer in zip(inputs[: len(states)], states, strict=True):
+            self.steps.append(_copied_state(buffer, start_time, start, is_start=True))
         places: list[tuple[sympy.Expr, ...]] = [(before,) for _ in states]
         places += [(time,) for _ in loop.slices]
         places += [() if leaf.ndim else (sympy.S.Zero,) for leaf in loop.parameters]
@@ -66,18 +65,15 @@ class LoopSteps(Workspace):
             parameters = [entries.get(leaf, leaf) for leaf in parameters]
         results = _named_results(following)
         step = self._plan(f"step_{node.operation.key.replace('.', '_')}", parameters, results)
-        # this kernel has computed arrays of the declared structures already
-        arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
         mirrors = [
             _mirrored(buffer)
             for (_, buffer), leaf in zip(step.outputs, loop.carries, strict=True)
             if leaf.structure in ("spd", "symmetric")
         ]
-        step = replace(step, arguments=arguments, steps=(*step.steps, *mirrors))
         self.steps.append(
             Recurrence(
                 step_text(loop),
-                step,
+                replace(_without_structures(step), steps=(*step.steps, *mirrors)),
                 time,
                 loop.length,
                 loop.is_reversed,
@@ -107,9 +103,9 @@ class LoopSteps(Workspace):
         }
         arguments = tuple(argument for argument, _ in node.arguments)
         states = self._run_segments(node.operation, arguments, results)
-        last = sympy.S.Zero if segments.is_reversed else states[0].shape[0] - 1
+        end = sympy.S.Zero if segments.is_reversed else states[0].shape[0] - 1
         for position in results.keys() & range(len(states)):
-            self.steps.append(_entry(states[position], last, results[position]))
+            self.steps.append(_copied_state(states[position], end, results[position]))
 
     def _run_segments(
         self, operation: Operation, arguments: tuple[ir.Node, ...], results: Mapping[int, Buffer]
@@ -142,10 +138,12 @@ class LoopSteps(Workspace):
             buffer = self._natural(argument_of[leaf])
             operands[leaf] = Operand(buffer, leaf.shape[1:], (segment,))
         for leaf in segments.parameters:
-            operands[leaf] = _place(leaf, self._natural(argument_of[leaf]))
-        first = count if is_reversed else sympy.S.Zero
+            index_of_number = () if leaf.ndim else (sympy.S.Zero,)
+            operands[leaf] = Operand(self._natural(argument_of[leaf]), leaf.shape, index_of_number)
+        start_time = count if is_reversed else sympy.S.Zero
         for leaf, buffer in states.items():
-            self.steps.append(_start(self._natural(argument_of[leaf]), buffer, first))
+            start = self._natural(argument_of[leaf])
+            self.steps.append(_copied_state(buffer, start_time, start, is_start=True))
         targets = [Operand(buffer, leaf.shape, (after,)) for leaf, buffer in states.items()]
         computed = [*range(len(states)), *sorted(n for n in results if n >= len(states))]
         sums = []
@@ -157,18 +155,16 @@ class LoopSteps(Workspace):
                 sums.append(f"out_{len(targets)}")
                 targets.append(Operand(buffer, shape or (sympy.S.One,)))
                 self.steps.append(Fill(buffer))
-        named = _named_operands(
+        parameters = _named_operands(
             segments.operands, [leaf.name for leaf in segments.operands], segments.results
         )
-        nodes = substitute([segments.results[position] for position in computed], named)
+        nodes = substitute([segments.results[position] for position in computed], parameters)
         name = "_".join(["segment", operation.key.replace(".", "_"), *map(str, computed)])
-        step = self._plan(name, [*named.values()], _named_results(nodes), sums)
-        # other kernels have computed arrays of the declared structures already
-        step_arguments = tuple(replace(a, structure="general") for a in step.arguments)
+        step = self._plan(name, [*parameters.values()], _named_results(nodes), sums)
         self.steps.append(
             Recurrence(
                 f"a segment of {segments.steps} steps",
-                replace(step, arguments=step_arguments),
+                _without_structures(step),
                 index,
                 count,
                 is_reversed,
@@ -191,9 +187,7 @@ class LoopSteps(Workspace):
 
     def _natural(self, node: ir.Node) -> Buffer:
         """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""
-        view = self._view_of(node)
-        if view is None:
-            view = self._place(node, range(node.ndim))
+        view = self._place(node, range(node.ndim))
         if not view.is_natural or view.buffer.role == "constant" or not node.ndim:
             view = self._copied(node, range(node.ndim))
         return view.buffer
@@ -223,24 +217,18 @@ class LoopSteps(Workspace):
         return view.buffer
 
 
-def _start(source: Buffer, states: Buffer, first: sympy.Expr) -> LoopNest:
-    """Copy the start of a loop over time to its place among the states."""
+def _copied_state(
+    states: Buffer, time: sympy.Expr, array: Buffer, is_start: bool = False
+) -> LoopNest:
+    """Copy the state at a time to `array`, or the start of a loop from there to the states."""
     indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
-    load = Load(source, indices or (sympy.S.Zero,))
-    body: Statement = Store(Load(states, (first, *indices)), load, accumulate=False)
-    for index, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
-        body = Loop(index, extent, False, (body,))
-    return LoopNest(f"{states.name}[{first}] = {source.name}", (body,))
-
-
-def _entry(states: Buffer, index: sympy.Expr, target: Buffer) -> LoopNest:
-    """Copy one of the states of a loop."""
-    indices = tuple(index_symbol(axis) for axis in range(len(states.shape) - 1))
-    place = indices or (sympy.S.Zero,) * len(target.shape)
-    body: Statement = Store(Load(target, place), Load(states, (index, *indices)), False)
-    for symbol, extent in zip(indices[::-1], states.shape[:0:-1], strict=True):
-        body = Loop(symbol, extent, False, (body,))
-    return LoopNest(f"{target.name} = {states.name}[{index}]", (body,))
+    state = Load(states, (time, *indices))
+    entry = Load(array, indices or (sympy.S.Zero,) * len(array.shape))
+    names = f"{states.name}[{time}]", array.name
+    target, source = (state, entry) if is_start else (entry, state)
+    comment = " = ".join(names if is_start else names[::-1])
+    store = Store(target, source, accumulate=False)
+    return LoopNest(comment, loops_around((store,), [*zip(indices, states.shape[1:], strict=True)]))
 
 
 def _named_operands(
@@ -258,26 +246,27 @@ def _named_operands(
     }
 
 
+def _without_structures(step: Plan) -> Plan:
+    """Drop the declared structures of a step's arguments: the kernel around the step passes arrays
+    that have them already, so that no step needs to compare or copy entries."""
+    arguments = tuple(replace(argument, structure="general") for argument in step.arguments)
+    return replace(step, arguments=arguments)
+
+
 def _named_results(results: Sequence[ir.Node]) -> list[tuple[str, ir.Node]]:
     """Name the results of a step."""
     return [(f"out_{position}", _vector(result)) for position, result in enumerate(results)]
-
-
-def _place(leaf: ir.Leaf, buffer: Buffer) -> Operand:
-    """Return the place of what all steps read; a number is the entry of a vector."""
-    return Operand(buffer, leaf.shape, () if leaf.ndim else (sympy.S.Zero,))
 
 
 def _mirrored(matrix: Buffer) -> LoopNest:
     """Copy the lower triangle of a symmetric carry to the upper one. By rounding the triangles
     differ; factorisations read one of them, products both, and the steps would amplify that: in a
     Kalman filter with a large entry of A, by a thousand in five steps."""
-    *stack, row, column = (index_symbol(axis) for axis in range(len(matrix.shape)))
+    indices = *stack, row, column = [index_symbol(axis) for axis in range(len(matrix.shape))]
     lower, upper = (Load(matrix, (*stack, *pair)) for pair in ((row, column), (column, row)))
-    body: Statement = Guard(sympy.Ge(row - column, 1), (Store(upper, lower, accumulate=False),))
-    for index, extent in reversed([*zip((*stack, row, column), matrix.shape, strict=True)]):
-        body = Loop(index, extent, False, (body,))
-    return LoopNest(f"the upper triangle of {matrix.name} is the lower one", (body,))
+    copy = Guard(sympy.Ge(row - column, 1), (Store(upper, lower, accumulate=False),))
+    body = loops_around((copy,), [*zip(indices, matrix.shape, strict=True)])
+    return LoopNest(f"the upper triangle of {matrix.name} is the lower one", body)
 
 
 def _vector(node: ir.Node) -> ir.Node:

@@ -46,7 +46,7 @@ def _calls(step: Step, names: Names) -> list[Step]:
 
 
 def _row_products(rows: Loop, names: Names) -> list[Step]:
-    """target[i] = sum[j] matrix[i, j] * vector[j], or an entry computed from the sum"""
+    """Match target[i] = sum[j] matrix[i, j] * vector[j], or target[i] = f of such a sum."""
     match rows.body:
         case (
             Start(total),
@@ -70,7 +70,7 @@ def _row_products(rows: Loop, names: Names) -> list[Step]:
 
 
 def _weighted_rows(rows: Loop, names: Names) -> list[Step]:
-    """target[j] += sum[i] vector[i] * matrix[i, j]"""
+    """Match target[j] += sum[i] vector[i] * matrix[i, j]."""
     *before, inner = rows.body
     lets = {let.name: let for let in before if isinstance(let, Let)}
     match inner:
@@ -91,15 +91,15 @@ def _weighted_rows(rows: Loop, names: Names) -> list[Step]:
 
 
 def _is_entry(target: Load, loop: Loop) -> bool:
-    """Whether the rounds of a loop write the entries of a vector, one after the other."""
+    """Return whether the rounds of a loop write the entries of a vector, one after the other."""
     return target.indices == (loop.index,) and target.buffer.shape == (loop.extent,)
 
 
 def _vector_and_matrix(
     value: Scalar, rows: Loop, columns: Loop, along: Loop
 ) -> tuple[Scalar, Buffer] | None:
-    """Split a product into a number that changes along one of the loops alone, and the matrix whose
-    entry it multiplies; None for other values."""
+    """Split a product into a number that changes only in the loop `along`, one of the two, and the
+    matrix whose entry the number multiplies; None for other values."""
     match value:
         case Operate("neg", (Operate("mul") as product,)):
             split = _vector_and_matrix(product, rows, columns, along)
@@ -111,8 +111,8 @@ def _vector_and_matrix(
     indices: tuple[sympy.Expr, ...] = (rows.index, columns.index)
     entries = [f for f in value.operands if isinstance(f, Load) and f.indices == indices]
     numbers = tuple(factor for factor in value.operands if factor not in entries)
-    other = rows if along is columns else columns
-    if len(entries) != 1 or other.index in symbols(numbers):
+    across = rows if along is columns else columns
+    if len(entries) != 1 or across.index in symbols(numbers):
         return None
     matrix = entries[0].buffer
     if matrix.shape != (rows.extent, columns.extent) or matrix.role == "constant":
@@ -123,8 +123,8 @@ def _vector_and_matrix(
 def _vector(
     value: Scalar, loop: Loop, lets: tuple[Let, ...], names: Names
 ) -> tuple[list[Step], Buffer]:
-    """Return the steps that compute the numbers of a loop, unless they are in memory, and the
-    vector that has them. lets: the names in the value."""
+    """Return the vector of the values that the rounds of a loop have, and the steps that fill it,
+    none if these values are a vector in memory already. lets: definitions of names in `value`."""
     match value:
         case Load(buffer, (loop.index,)) if (
             buffer.shape == (loop.extent,) and buffer.role != "constant"

@@ -6,35 +6,35 @@ from functools import cache
 
 import sympy
 
-SYMBOLIC = 100
+from derivatrix.compiler.ir.dimensions import BATCH
+
+NOMINAL_SIZE = sympy.Integer(100)
 """The number assumed for a symbolic size."""
-BATCH = 1000
+NOMINAL_SAMPLES = sympy.Integer(1000)
 """The number of samples assumed for a batch."""
-SMALL = 8
-"""The largest size for which loops are faster than BLAS."""
-LARGE = sympy.Integer(3000)
-"""The number assumed for every size when a kernel decides whether threads share its work."""
+MAX_LOOP_SIZE = 8
+"""The largest size of an axis along which loops are faster than BLAS."""
+LARGE_SIZE = sympy.Integer(3000)
+"""The number assumed for every size when the planner decides whether threads share the work."""
 
 
 @cache
 def nominal(size: sympy.Expr) -> float:
-    """Replace the symbols of a size by numbers: `batch` by 1000, others by 100."""
+    """Replace the symbols of a size by `NOMINAL_SAMPLES` for the batch, else by `NOMINAL_SIZE`."""
     values = {
-        symbol: sympy.Integer(BATCH if symbol.name == "batch" else SYMBOLIC)
-        for symbol in size.free_symbols
-        if isinstance(symbol, sympy.Symbol)
+        symbol: NOMINAL_SAMPLES if symbol == BATCH else NOMINAL_SIZE for symbol in size.free_symbols
     }
     return float(size.xreplace(values))
 
 
 def at_large(polynomial: sympy.Expr) -> sympy.Expr:
-    """Replace all sizes in a polynomial by `LARGE`."""
-    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
+    """Replace all sizes in a polynomial by `LARGE_SIZE`."""
+    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE_SIZE))
 
 
 def is_small(size: sympy.Expr) -> bool:
     """Return whether loops beat a BLAS call along an axis of this size."""
-    return bool(size.is_Integer and size <= SMALL)
+    return bool(size.is_Integer and size <= MAX_LOOP_SIZE)
 
 
 def product(sizes: tuple[sympy.Expr, ...]) -> sympy.Expr:

@@ -13,6 +13,7 @@ from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.loop_steps import LoopSteps
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
+from derivatrix.compiler.plan.stacked_segments import broadcast
 from derivatrix.compiler.plan.steps import Buffer, Newton, Operand
 from derivatrix.compiler.plan.uses import needed_inverses, reused_inverses
 from derivatrix.compiler.plan.workspace import Setting, first_last, stack_operand
@@ -57,9 +58,7 @@ class OperationSteps(LoopSteps):
 
     def _stacked(self, node: ir.Node, core: int) -> Operand:
         """Return the place of a node in natural order, as a stack of arrays of `core` axes."""
-        view = self._view_of(node)
-        if view is None:
-            view = self._place(node, range(node.ndim))
+        view = self._place(node, range(node.ndim))
         if not view.is_natural or view.buffer.role == "constant":
             view = self._copied(node, range(node.ndim))
         return stack_operand(view.buffer, node.shape, core)
@@ -273,13 +272,9 @@ class OperationSteps(LoopSteps):
 
 
 def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
-    """Broadcast `node` to all axes of the stack, in order."""
-    axes = range(len(stack))
-    if labels == tuple(axes):
-        return node
-    core = range(len(stack), len(stack) + node.ndim - len(labels))
-    sizes = dict(enumerate(stack))
-    return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)
+    """Broadcast `node` to all axes of the stack; return a node that has all of them as it is, so
+    that nothing is copied."""
+    return node if labels == tuple(range(len(stack))) else broadcast(node, labels, stack)
 
 
 def _solve_order(node: ir.Node, solve: solvers.Solve) -> tuple[int, ...]:

@@ -15,7 +15,12 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import depending, transformed
 from derivatrix.compiler.ir.operation import Loop, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.plan.stacked_segments import broadcast, time_first, with_segments
+from derivatrix.compiler.plan.stacked_segments import (
+    broadcast,
+    stack_first,
+    time_first,
+    with_segments,
+)
 from derivatrix.compiler.plan.uses import is_elementwise
 from derivatrix.compiler.simplify import simplify
 
@@ -48,9 +53,9 @@ def _ranged(node: ir.Node, left_out: Parameters) -> ir.Node:
 
 def _bounds(left_out: Parameters) -> tuple[int, int | None]:
     """Return the start and end of a range as Python's slices have them."""
-    first, last = left_out
-    assert isinstance(first, int) and isinstance(last, int)
-    return first, -last or None
+    leading, trailing = left_out
+    assert isinstance(leading, int) and isinstance(trailing, int)
+    return leading, -trailing or None
 
 
 def _range_shape(cores: Sequence[Shape], left_out: Parameters) -> tuple[Shape, ...]:
@@ -183,9 +188,7 @@ def _unstacked(node: ir.Apply) -> ir.Node:
     )
     result = states[node.output].node
     assert isinstance(result, ir.Apply)
-    result = _hoisted(result)
-    axes = range(depth + 1, result.ndim)
-    return ir.einsum([(result, ("time", *range(depth), *axes))], (*range(depth), "time", *axes))
+    return stack_first(_hoisted(result), depth)
 
 
 def _hoisted(node: ir.Apply) -> ir.Node:
@@ -207,15 +210,15 @@ def _hoisted(node: ir.Apply) -> ir.Node:
         for number, part in enumerate(hoisted)
     }
     by_time = [part for part in hoisted if part in timed]
-    fixed = [part for part in hoisted if part not in timed]
+    constant = [part for part in hoisted if part not in timed]
     slices = {leaf: Array(arguments[leaf]) for leaf in loop.slices}
     parameters = {leaf: Array(arguments[leaf]) for leaf in loop.parameters}
     stacked = over_time(by_time, arguments, loop.length)
-    outside = [*(array.node for array in stacked), *substitute(fixed, arguments)]
+    outside = [*(array.node for array in stacked), *substitute(constant, arguments)]
     outside = with_planned_loops(with_segments(simplify(outside)))
-    computed = dict(zip((*by_time, *fixed), outside, strict=True))
+    computed = dict(zip((*by_time, *constant), outside, strict=True))
     slices |= {placeholders[part]: Array(computed[part]) for part in by_time}
-    parameters |= {placeholders[part]: Array(computed[part]) for part in fixed}
+    parameters |= {placeholders[part]: Array(computed[part]) for part in constant}
     carries = {leaf: Array(arguments[leaf]) for leaf in loop.carries}
     following = substitute(loop.following, placeholders)
     names = dict(zip(loop.operands, loop.names, strict=True))

@@ -6,13 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.plan.steps import Buffer, LoopNest, Step
-from derivatrix.compiler.plan.visit import (
-    buffers,
-    loads,
-    names_made,
-    names_read,
-    targets,
-)
+from derivatrix.compiler.plan.visit import buffers, loads, names_defined, names_read, targets
 
 
 @dataclass(frozen=True)
@@ -76,4 +70,6 @@ def _uses_of(step: Step) -> _Uses:
         for load in loads(step)
         if len(load.indices) > 1 and load.buffer.role == "argument"
     }
-    return _Uses(step, touched, targets(step), {*names_made(step)}, {*names_read(step)}, matrices)
+    return _Uses(
+        step, touched, targets(step), {*names_defined(step)}, {*names_read(step)}, matrices
+    )

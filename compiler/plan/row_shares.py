@@ -43,7 +43,7 @@ from derivatrix.compiler.plan.visit import (
     loads,
     loops,
     names_added,
-    names_made,
+    names_defined,
     names_read,
     operations,
     rebuilt,
@@ -134,7 +134,7 @@ def borders(share: Plan) -> list[border]:
 def _feeds_others(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
     """Return whether `nest` writes to a buffer that is no output, or defines a scalar that another
     nest reads."""
-    defined = {*names_made(nest)}
+    defined = {*names_defined(nest)}
     read_elsewhere = (names_read(reader) for reader in nests if reader is not nest)
     return not targets(nest) <= outputs or any(defined & {*names} for names in read_elsewhere)
 
@@ -178,7 +178,7 @@ def _writes_rows(loop: Loop) -> bool:
         load.indices[:1] == (loop.index,) and load.buffer.shape[:1] == (loop.extent,)
         for load in places
     )
-    return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_made(loop.body)}
+    return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_defined(loop.body)}
 
 
 def _shareable(steps: Sequence[Step], outputs: Iterable[Buffer]) -> set[Buffer]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.loop_nest import View
-from derivatrix.compiler.plan.steps import Load, Loop, LoopNest, Statement, Store
+from derivatrix.compiler.plan.loop_nest import View, loops_around
+from derivatrix.compiler.plan.steps import Load, LoopNest, Store
 
 
 class RunningSum(NamedTuple):
@@ -55,9 +55,10 @@ def running_nest(running: RunningSum, view: View, indices: Sequence[sympy.Symbol
         Load(view.buffer, view.indices([*indices[:axis], index, *indices[axis + 1 :]]))
         for index in (before, after)
     )
-    body: Statement = Store(target, source, accumulate=True)
-    for position in sorted(range(len(shape)), key=view.axes.__getitem__, reverse=True):
-        # rounds read what the one before has written, so that no threads share them
-        extent = shape[position] - 1 if position == axis else shape[position]
-        body = Loop(indices[position], extent, False, (body,))
-    return LoopNest(f"{target} += {source}", (body,))
+    # The loop along the axis has one round less than there are rows. So `row_shares` does not take
+    # it for a loop over rows: its rounds read the row before, which another thread may have.
+    extents = [size - 1 if position == axis else size for position, size in enumerate(shape)]
+    order = sorted(range(len(shape)), key=view.axes.__getitem__)
+    store = Store(target, source, accumulate=True)
+    loops = [(indices[position], extents[position]) for position in order]
+    return LoopNest(f"{target} += {source}", loops_around((store,), loops))

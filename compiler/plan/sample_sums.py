@@ -40,6 +40,7 @@ MIN_SAMPLES_OF_LOOP = 16
 """Fewest samples of a block that share the products of each step of a loop over time."""
 Output = tuple[str, ir.Node]
 Terms = tuple[list[ir.Node], list[ir.Node]]
+"""The terms of an output that parts of the samples contribute, and its other terms."""
 
 
 def partition_sums(
@@ -86,7 +87,7 @@ def _sums_over(
     has_temporaries = any(
         samples in node.shape and not isinstance(node, ir.Leaf) for node in part_nodes
     )
-    if all(samples in root.shape for root in sampled_roots):
+    if all(samples in root.shape for root in sampled_roots):  # `sample_parts` is for such kernels
         return None
     if is_blas_bound and not has_temporaries:  # nothing could stay in the cache
         return None
@@ -151,14 +152,14 @@ def _split_terms(
             return [term for child in node.terms for term in flat_terms(child)]
         return [node]
 
-    split = {}
+    terms_of = {}
     for name, root in outputs:
         terms = [root] if samples in root.shape else flat_terms(root)
         if any(term in dependent and term not in linear for term in terms):
             return None
         sampled = [term for term in terms if term in linear or samples in root.shape]
-        split[name] = sampled, [term for term in terms if term not in sampled]
-    return split
+        terms_of[name] = sampled, [term for term in terms if term not in sampled]
+    return terms_of
 
 
 def _is_linear(node: ir.Node, summed: Sequence[ir.Node], linear: set[ir.Node]) -> bool:
@@ -176,8 +177,8 @@ def _sum(terms: Sequence[ir.Node]) -> ir.Node:
 def _gains_from_batch_last(
     nodes: Sequence[ir.Node], samples: sympy.Symbol, ops_per_sample: sympy.Expr
 ) -> bool:
-    """Return whether loops along the samples are faster: if each entry is used many times, other
-    axes may be too short for vector code."""
+    """Return whether the batch-last layout pays: each entry is used often enough for a copy, and
+    loops along the samples are long, whereas other axes may be too short for vector code."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
     loads = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
     is_supported = all(supports_batch_last(node, samples) for node in nodes)

@@ -138,14 +138,14 @@ class _Factoring:
             number = min((c for c, n in magnitudes.items() if n == number_count), key=float)
             signs = {number: sympy.S.One, -number: sympy.S.NegativeOne}
             inside = [(signs[c], factors) for c, factors in terms if c in signs]
-            others = [(c, factors) for c, factors in terms if c not in signs]
+            other_terms = [(c, factors) for c, factors in terms if c not in signs]
             product = self._scalars.product([self._sum(inside)], number)
         else:
             inside = [(c, _without(factors, common)) for c, factors in terms if common in factors]
-            others = [(c, factors) for c, factors in terms if common not in factors]
+            other_terms = [(c, factors) for c, factors in terms if common not in factors]
             coefficient, factors = self._term(self._sum(inside))
             product = self._product(coefficient, (*factors, common))
-        return self._scalars.sum([product, self._sum(others)]) if others else product
+        return self._scalars.sum([product, self._sum(other_terms)]) if other_terms else product
 
 
 def _without(factors: tuple[int, ...], factor: int) -> tuple[int, ...]:

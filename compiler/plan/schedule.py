@@ -31,15 +31,17 @@ from derivatrix.compiler.plan.workspace import by_sizes, first_last
 class Scheduler(MatrixSteps, OperationSteps):
     """Lowering of nodes to steps. `steps` and `constants` are the result."""
 
-    def outputs(self, places: Sequence[tuple[ir.Node, View]], added: Collection[str] = ()) -> None:
-        """Write nodes to outputs, or add them to those in `added`."""
+    def outputs(
+        self, places: Sequence[tuple[ir.Node, View]], accumulated: Collection[str] = ()
+    ) -> None:
+        """Write nodes to outputs, or add them to those whose names are in `accumulated`."""
         self._output_views |= {
             node: view
             for node, view in places
-            if view.buffer.name not in added and not self._is_batch_last(node)
+            if view.buffer.name not in accumulated and not self._is_batch_last(node)
         }
         for node, view in places:
-            self.output(node, view, view.buffer.name in added)
+            self.output(node, view, view.buffer.name in accumulated)
 
     def output(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
         """Write `node`, or add it, to an output; later readers read it there, or in work memory."""
@@ -110,7 +112,8 @@ class Scheduler(MatrixSteps, OperationSteps):
             else:
                 self.steps.append(Fill(view.buffer))
             accumulate = True
-        for term in sorted(accumulated, key=self._leaves_gaps):
+        # products of matrices first: BLAS writes all entries, so that nothing is filled with zeros
+        for term in sorted(accumulated, key=lambda term: product_groups(term) is None):
             if is_symmetric:
                 self._onto_symmetric.add(term)
             self._compute(term, view, accumulate)
@@ -129,10 +132,11 @@ class Scheduler(MatrixSteps, OperationSteps):
         self.steps += length_nests(square, view, self._view_of, self._names)
 
     def _flat(self, node: ir.Sum) -> list[ir.Node]:
+        """List the terms of a sum, and in their place the terms of sums that nothing else reads."""
         terms: list[ir.Node] = []
         for term in node.terms:
-            inner = isinstance(term, ir.Sum) and self._view_of(term) is None
-            terms += self._flat(term) if inner and self._uses[term] == 1 else [term]  # type: ignore[arg-type]
+            is_open = self._view_of(term) is None and self._uses[term] == 1
+            terms += self._flat(term) if is_open and isinstance(term, ir.Sum) else [term]
         return terms
 
     def _is_accumulated(self, term: ir.Node) -> bool:
@@ -146,10 +150,6 @@ class Scheduler(MatrixSteps, OperationSteps):
         return self._uses[term] == 1 or (
             entry_indices(term).is_scattered and not entry_indices(term).loops
         )
-
-    def _leaves_gaps(self, term: ir.Node) -> bool:
-        """Return whether a term does not write to all entries: the sum must be complete before."""
-        return product_groups(term) is None
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """Compute a product by loops, a solve, or a product of matrices."""
@@ -183,8 +183,8 @@ class Scheduler(MatrixSteps, OperationSteps):
         self.steps.append(running_nest(running, view, self._names.indices(node.ndim)))
 
     def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
-        """Compute the scaled transpose of a node with one reader directly into its place; return
-        whether `node` is one."""
+        """Compute the scaled transpose of a node that nothing else reads directly into `view`;
+        return whether `node` is such a transpose."""
         if len(node.factors) != 1 or node.contracted:
             return False
         factor, labels = node.factors[0]
@@ -216,6 +216,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         expressions = [*at, *binding.conditions, *(binding.indices[label] for label in labels_read)]
         symbols = {symbol for expression in expressions for symbol in expression.free_symbols}
         unused_loops = [label for label in binding.loops if index_symbol(label) not in symbols]
+        # rounds of a loop on which no factor depends would add the same summand again and again
         coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in unused_loops))
         value = builder.product(coefficient, dense, binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops if label not in unused_loops}
@@ -226,6 +227,7 @@ class Scheduler(MatrixSteps, OperationSteps):
             return
         if not accumulate and not view.local and (not is_complete or nest.is_scattered):
             self.steps.append(Fill(view.buffer))
+            # a table can have an index twice: both of its rows go to the same row of the output
             collides = any(isinstance(c, ir.Gather) and ls[1] < node.ndim for c, ls in constraints)
             accumulate = nest.is_scattered or collides
         self.steps.append(nest.build(accumulate))
@@ -233,7 +235,7 @@ class Scheduler(MatrixSteps, OperationSteps):
 
 def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:
     """Return whether the loops write to every entry: each output axis has a loop of its own, or
-    two that it is merged from."""
+    merges the axes of two loops."""
     merged = {
         labels[0]: labels[1:] for c, labels in constraints if isinstance(c, ir.Reshape | ir.Vech)
     }

@@ -13,8 +13,8 @@ from derivatrix.compiler.ir.graph import rebuilt
 def share_operations(roots: Sequence[ir.Node], has_joint_kernels: bool) -> list[ir.Node]:
     """Compute operations on the same arguments by the one that they follow from.
 
-    has_joint_kernels: whether this one may be an operation that the nodes do not have yet, as of
-    softmax and logsumexp that which yields both.
+    has_joint_kernels: whether that operation may be a new one, such as the operation that yields
+    both softmax and logsumexp.
     """
     operations = defaultdict(set)
     order = ir.topological(roots)

@@ -42,8 +42,8 @@ def _is_stacked(node: ir.Apply) -> bool:
 
 
 def _with_stack_inside(node: ir.Apply, summed: Collection[int]) -> ir.Node:
-    """Move the stacked axes of a loop over segments into these. summed: positions of results that
-    are summed over these axes."""
+    """Move the stacked axes of a loop over segments into the segments. summed: positions of
+    results that are summed over these axes."""
     segments = node.operation.segments
     assert segments is not None
     labels = {leaf: axes for leaf, (_, axes) in zip(segments.operands, node.arguments, strict=True)}
@@ -62,11 +62,9 @@ def _with_stack_inside(node: ir.Apply, summed: Collection[int]) -> ir.Node:
         arguments.append(argument)
     operands = tuple((argument, ()) for argument in arguments)
     result = ir.Apply(segmented(stacked), operands, (), (), node.output)
-    first = len(segments.following)
-    if not first <= node.output < first + len(segments.outputs):
-        return result
-    core = range(depth + 1, result.ndim)
-    return ir.einsum([(result, ("time", *range(depth), *core))], (*range(depth), "time", *core))
+    position = node.output - len(segments.following)
+    is_series = 0 <= position < len(segments.outputs)
+    return stack_first(result, depth) if is_series else result
 
 
 def _stacked(
@@ -75,17 +73,18 @@ def _stacked(
     stack: Shape,
     summed: Collection[int] = (),
 ) -> Segments | None:
-    """Rewrite a loop over segments for placeholders with stacked axes, after the time in series;
-    None if the loop that keeps carries has some of these axes only. labels: the stacked axes of
-    each placeholder. summed: positions of results that are summed over these axes."""
+    """Give the placeholders of a loop over segments stacked axes, after the time in series; None if
+    the forward loop, whose carries an adjoint reads, has only some of these axes. labels: the
+    stacked axes of each placeholder. summed: positions of results that are summed over these
+    axes."""
     every_axis = tuple(range(len(stack)))
     labels = {**labels, **dict.fromkeys(segments.carries, every_axis)}
     forward = segments.forward
     if forward is not None and forward.segments is not None:
-        used = {label for leaf in forward.segments.operands for label in labels[leaf]}
-        if used and used != {*every_axis}:
+        stacked_axes = {label for leaf in forward.segments.operands for label in labels[leaf]}
+        if stacked_axes and stacked_axes != {*every_axis}:
             return None
-        if used:
+        if stacked_axes:
             labels |= dict.fromkeys(segments.forward_carries, every_axis)
             stacked = _stacked(forward.segments, labels, stack)
             assert stacked is not None
@@ -98,14 +97,8 @@ def _stacked(
         shape = leaf.shape[:is_series] + axes + leaf.shape[is_series:]
         new[leaf] = ir.Leaf(leaf.name, shape, leaf.structure, leaf.role)
         if axes:
-            stacked_first: ir.Node = new[leaf]
-            if is_series:
-                inner = range(len(axes) + 1, len(shape))
-                outer = range(len(axes))
-                stacked_first = ir.einsum(
-                    [(new[leaf], ("time", *outer, *inner))], (*outer, "time", *inner)
-                )
-            replacements[leaf] = broadcast(stacked_first, labels[leaf], stack)
+            stacked_leaf = stack_first(new[leaf], len(axes)) if is_series else new[leaf]
+            replacements[leaf] = broadcast(stacked_leaf, labels[leaf], stack)
 
     def over_stack(results: Sequence[ir.Node]) -> list[ir.Node]:
         return [
@@ -114,10 +107,10 @@ def _stacked(
         ]
 
     outputs = [time_first(output, len(stack)) for output in over_stack(segments.outputs)]
-    first = len(segments.following + segments.outputs)
+    sums_start = len(segments.following + segments.outputs)
     sums = [
         _summed(part, len(stack)) if position in summed else part
-        for position, part in enumerate(over_stack(segments.sums), first)
+        for position, part in enumerate(over_stack(segments.sums), sums_start)
     ]
     results = simplify([*over_stack(segments.following), *outputs, *sums])
     carry_count = len(segments.carries)
@@ -127,8 +120,8 @@ def _stacked(
         series=tuple(new[leaf] for leaf in segments.series),
         parameters=tuple(new[leaf] for leaf in segments.parameters),
         following=tuple(results[:carry_count]),
-        outputs=tuple(results[carry_count:first]),
-        sums=tuple(results[first:]),
+        outputs=tuple(results[carry_count:sums_start]),
+        sums=tuple(results[sums_start:]),
         forward=forward,
     )
 
@@ -140,8 +133,8 @@ def _summed(node: ir.Node, depth: int) -> ir.Node:
 
 
 def _summed_over_stack(roots: Sequence[ir.Node]) -> set[ir.Node]:
-    """List the sums of stacked loops over segments that are only read in sums over the stack, as
-    cotangents of parameters that all samples share."""
+    """Collect the sums of stacked loops over segments that are only read in sums over the stack, as
+    cotangents of parameters that all samples share are."""
     order = ir.topological(roots)
     readers: dict[ir.Node, list[ir.Node]] = {}
     for reader in order:
@@ -166,15 +159,16 @@ def _sums_over_stack(reader: ir.Node, node: ir.Apply) -> bool:
         return False
     labels = [axes for part, axes in reader.factors if part is node]
     stack = labels[0][: len(node.stack)]
-    others = [label for part, axes in reader.factors if part is not node for label in axes]
-    is_free = len({*stack}) == len(stack) and not {*stack} & {*others, *labels[0][len(stack) :]}
+    other_labels = [label for part, axes in reader.factors if part is not node for label in axes]
+    outside_stack = {*other_labels, *labels[0][len(stack) :]}
+    is_free = len({*stack}) == len(stack) and outside_stack.isdisjoint(stack)
     return len(labels) == 1 and is_free and all(label >= reader.ndim for label in stack)
 
 
 def _with_sums(
     node: ir.Einsum, new: Mapping[ir.Node, ir.Node], summed: Collection[ir.Node]
 ) -> ir.Node:
-    """Read the sums over stacked axes, which loops compute themselves."""
+    """Rebuild a product that reads results in `summed`: loops have summed over their stacks."""
     factors = []
     left_out: set[int] = set()
     for part, labels in node.factors:
@@ -186,7 +180,7 @@ def _with_sums(
 
 
 def broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
-    """Broadcast a node with some stacked axes to all of them, in order."""
+    """Broadcast a node whose first axes have the `labels` to all axes of `stack`, in order."""
     core = [("core", axis) for axis in range(node.ndim - len(labels))]
     sizes = dict(enumerate(stack))
     return ir.einsum([(node, (*labels, *core))], [*range(len(stack)), *core], sizes=sizes)
@@ -196,5 +190,11 @@ def time_first(node: ir.Node, depth: int) -> ir.Node:
     """Move the axis of times before the `depth` stacked axes."""
     if not depth:
         return node
-    core = range(depth + 1, node.ndim)
-    return ir.einsum([(node, (*range(depth), "time", *core))], ("time", *range(depth), *core))
+    stack, core = range(depth), range(depth + 1, node.ndim)
+    return ir.einsum([(node, (*stack, "time", *core))], ("time", *stack, *core))
+
+
+def stack_first(node: ir.Node, depth: int) -> ir.Node:
+    """Move the axis of times after the `depth` stacked axes."""
+    stack, core = range(depth), range(depth + 1, node.ndim)
+    return ir.einsum([(node, ("time", *stack, *core))], (*stack, "time", *core))

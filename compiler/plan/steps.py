@@ -145,7 +145,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Clear:
-    """Set the entries of a buffer to zero that have the leading indices of `target`."""
+    """Set entries of a buffer to zero: all those with the leading indices of `target`."""
 
     target: Load
 
@@ -221,8 +221,8 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Range:
-    """Name the part of `source` that begins at `start` along the first axis; `buffer` has its
-    shape."""
+    """Name the part of `source` that begins at `start` along the first axis and has the shape of
+    `buffer`."""
 
     buffer: Buffer
     source: Buffer
@@ -345,7 +345,7 @@ class BlockCooperative:
 
 @dataclass(frozen=True)
 class Only:
-    """Steps that run only if a condition holds on a parameter in `Plan.part_parameters`: in the
+    """Steps that run only if `condition`, a parameter in `Plan.part_parameters`, is true: in the
     call for the first part of the samples."""
 
     condition: str
@@ -388,7 +388,7 @@ class Recurrence:
     """Run a kernel for each time, or for each segment of times, one after the other.
 
     step: the kernel of one step; index: the time; length: the number of steps; is_reversed: whether
-    time runs backwards. arguments, targets: what the kernel reads and writes, at that time.
+    time runs backwards. arguments, targets: operands that the kernel reads and writes, at `index`.
     """
 
     comment: str
@@ -401,7 +401,7 @@ class Recurrence:
 
     @property
     def name(self) -> str:
-        """The name of the kernel of a step, the same for the same loop."""
+        """The name of the kernel of a step; equal loops share it."""
         return self.step.name
 
     def __str__(self) -> str:
@@ -413,8 +413,8 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Choose:
-    """Call the kernel of the cheapest of several plans, which compute the same. `variants`: (name
-    of the cost, cost as a polynomial of sizes, plan)."""
+    """Call the kernel of the cheapest of several plans for the same outputs. `variants`: (name of
+    the cost, cost as a polynomial of sizes, plan)."""
 
     variants: tuple[tuple[str, sympy.Expr, Plan], ...]
 
@@ -567,7 +567,8 @@ class Plan:
 
     @property
     def whole(self) -> Plan:
-        """The plan whose steps are those of the kernel: that of a part, if it does all the work."""
+        """The plan that has the steps of the kernel: this one, or that of a part if the kernel only
+        calls the part, with all of the work."""
         match self.partition:
             case Partition(axis="samples", kernel=Plan() as part, is_whole_kernel=True):
                 return part

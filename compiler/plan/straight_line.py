@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import sympy
 
@@ -74,7 +74,7 @@ class StraightLine:
         self._varying: dict[int, bool] = {}
         self._stage: dict[int, int] = {}
         roots = [value for _, value in self._places] + [v for v, _, _ in self._requirements]
-        self._reachable = self._below(roots)
+        self._reachable = with_operands(roots, self._children)
         self._spread = {v for place, v in self._places if self._varies(place)}
         for number in self._reachable:
             self._classify(number)
@@ -92,9 +92,6 @@ class StraightLine:
         if operator == "length":
             children = children[:1] * 2
         return [self._plain(child) for child in children]
-
-    def _below(self, roots: Iterable[int]) -> list[int]:
-        return with_operands(roots, self._children)
 
     def _varies(self, load: Load) -> bool:
         return any(self._sample in index.free_symbols for index in load.indices)
@@ -154,7 +151,7 @@ class StraightLine:
         assert self._samples is not None
         roots = [self._children(number)[0] for number in totals] + [value for _, value in places]
         roots += [value for value, _, _ in self._required(stage)]
-        loop_values = {number for number in self._below(roots) if self._varying[number]}
+        loop_values = {n for n in with_operands(roots, self._children) if self._varying[n]}
         repeated = (number for number in loop_values if self._stage[number] < stage)
         if any(self._entries[number][0] not in CHEAP for number in repeated):
             raise TooLarge

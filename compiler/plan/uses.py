@@ -39,8 +39,8 @@ def is_elementwise(node: ir.Node) -> bool:
 
 
 def is_summed_length(node: ir.Node) -> bool:
-    """Return whether a node is the root of a sum of squares over loops; beyond the range of numbers
-    other loops compute it again."""
+    """Return whether a node is the root of a sum of squares over loops. Where the sum overflows or
+    underflows, other loops compute the root again, from scaled entries."""
     return isinstance(node, ir.Map) and node.expression == LENGTH and _is_summed(node.arguments[0])
 
 
@@ -54,22 +54,24 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
     """Collect the nodes that need memory: contractions, results of operations, and costly
     elementwise nodes that are read in several loops, or in loops over more axes than they have."""
     stored_nodes = set(roots)
-    readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}
-    wide: set[ir.Node] = set()
+    readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}  # stored ones
+    in_larger_loops: set[ir.Node] = set()
     for node in reversed(ir.topological(roots)):
         if isinstance(node, ir.Leaf | ir.Constant | ir.Structural):
             continue
-        repeated = len(readers.get(node, ())) > 1 and _work(node) > MAX_REPEATED_OPS
-        spread = node in wide and _work(node) >= MIN_STORED_OPS
-        if not is_elementwise(node) or repeated or spread:
+        if (
+            not is_elementwise(node)
+            or (len(readers.get(node, ())) > 1 and _work(node) > MAX_REPEATED_OPS)
+            or (node in in_larger_loops and _work(node) >= MIN_STORED_OPS)
+        ):
             stored_nodes.add(node)
         readers_below = {node} if node in stored_nodes else readers[node]
         for child in node.children:
             readers.setdefault(child, set()).update(readers_below)
             if (child.ndim and _volume(node) > _volume(child)) or (
-                node in wide and node not in stored_nodes
+                node in in_larger_loops and node not in stored_nodes
             ):
-                wide.add(child)
+                in_larger_loops.add(child)
     return stored_nodes - _cheap_to_repeat(stored_nodes - {*roots}, stored_nodes)
 
 
@@ -119,7 +121,7 @@ def _own_work(node: ir.Node) -> int:
         case ir.Sum():
             return len(node.terms) - 1
         case ir.Einsum():
-            return len(node.factors) - (node.coefficient == 1)
+            return len(node.factors) - (node.coefficient == 1)  # a coefficient is a factor, too
     return 0
 
 

@@ -18,12 +18,13 @@ from derivatrix.compiler.plan.contraction_order import Numbers
 from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.plan.sums_of_contractions import join_contractions, work
 
-SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
+ASSUMED_SIZES = sympy.Integer(10), sympy.Integer(1000)
 """Numbers assumed for sizes, in all combinations, to find the variants."""
 MAX_COMBINED_SIZES = 4
 """Most sizes varied in all combinations; of more, one at a time is small or large."""
-GAIN = 2.0
-"""Ratio of costs by which a variant must beat the others at some combination of sizes."""
+MIN_COST_RATIO = 2.0
+"""Smallest ratio by which a further variant must be cheaper than the others at some combination of
+sizes: each variant is a kernel to compile."""
 MAX_VARIANTS = 3
 """Most contraction orders, and so variants, that a kernel has."""
 MAX_TERMS = 80
@@ -65,20 +66,20 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
         candidate.nodes: candidate for candidate in (best_variant(roots, n) for n in assumed)
     }
     while len(selected) < MAX_VARIANTS:
-        gains = [
+        cost_ratios = [
             (min(v.cost(numbers) for v in selected) / candidate.cost(numbers), candidate)
             for numbers in assumed
             for candidate in candidates.values()
         ]
-        gain, best = max(gains, key=lambda pair: pair[0])
-        if gain < GAIN:
+        cost_ratio, best = max(cost_ratios, key=lambda pair: pair[0])
+        if cost_ratio < MIN_COST_RATIO:
             break
         selected.append(best)
     return selected
 
 
 def best_variant(roots: Sequence[ir.Node], numbers: Numbers = nominal) -> Variant:
-    """Choose the best contraction order for sizes, the usual ones by default."""
+    """Choose the best contraction order for the sizes that `numbers` assumes."""
     nodes, facts = pairwise(roots, numbers)
     new = join_contractions(nodes, numbers)
     new_facts = {new.get(node, node): old_facts for node, old_facts in facts.items()}
@@ -100,14 +101,15 @@ def _sizes(roots: Sequence[ir.Node]) -> list[sympy.Symbol]:
 def _combinations(
     sizes: Sequence[sympy.Symbol],
 ) -> Iterator[tuple[tuple[sympy.Symbol, sympy.Integer], ...]]:
+    """Yield the numbers assumed for `sizes`, in pairs; others have their nominal numbers."""
     if len(sizes) <= MAX_COMBINED_SIZES:
-        for values in itertools.product((SMALL, LARGE), repeat=len(sizes)):
+        for values in itertools.product(ASSUMED_SIZES, repeat=len(sizes)):
             yield tuple(zip(sizes, values, strict=True))
         return
-    for size, value in itertools.product(sizes, (SMALL, LARGE)):
+    for size, value in itertools.product(sizes, ASSUMED_SIZES):
         yield ((size, value),)
 
 
-@cache
+@cache  # kernels of a function have the same sizes
 def _numbers(values: tuple[tuple[sympy.Symbol, sympy.Integer], ...]) -> Numbers:
     return cache(lambda size: nominal(size.xreplace(dict(values))))

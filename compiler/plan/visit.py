@@ -93,7 +93,7 @@ def names_read(part: Any) -> Iterator[str]:
     return (item.name for item in walk(part) if isinstance(item, Name))
 
 
-def names_made(part: Any) -> Iterator[str]:
+def names_defined(part: Any) -> Iterator[str]:
     """Yield the names of scalars that statements define."""
     return (item.name for item in walk(part) if isinstance(item, Let | Start))
 

@@ -28,7 +28,7 @@ from derivatrix.compiler.plan.visit import (
     buffers,
     loops,
     names_added,
-    names_made,
+    names_defined,
     names_read,
     rebuilt,
     renamed,
@@ -55,7 +55,7 @@ def test_what_statements_touch() -> None:
 
 
 def test_names_of_scalars() -> None:
-    assert list(names_made(NEST)) == ["a0", "s0"]
+    assert list(names_defined(NEST)) == ["a0", "s0"]
     assert list(names_read(NEST)) == ["a0", "a1"]
     assert list(names_added(NEST)) == ["s0"]
 

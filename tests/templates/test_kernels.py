@@ -36,6 +36,7 @@ from derivatrix.compiler.targets.cpu import SCALARS
 from derivatrix.templates import support
 from derivatrix.templates.support import cpu
 from derivatrix.templates.support.cpu import (
+    batch_last,
     blas,
     cholesky,
     extrema,
@@ -234,7 +235,7 @@ def test_symmetric_gemm(
     np.testing.assert_allclose(c, 3 * expected, **close)
 
 
-GRAMS = [(0, 5), (5, 0), (1, 30), (97, 500), (390, 90), (385, 600), (400, 260)]
+GRAMS = [(0, 5), (5, 0), (30, 0), (1, 30), (97, 500), (390, 90), (385, 600), (400, 260)]
 """Rows and samples; from 384 rows on, BLAS has a routine."""
 
 
@@ -402,6 +403,22 @@ def test_factors(precision: tuple[type, float], n: int) -> None:
     np.testing.assert_allclose(product, exchanged, atol=tolerance)
     assert lu.lu_invertible(factors[:1]) and not lu.lu_invertible(factors[1:])
     assert factors[1, zero, zero] == 0
+
+
+@pytest.mark.parametrize("n", [3, lu.MAX_LU_LOOP_ROWS + 1])
+def test_systems_with_a_nan_have_nan_solutions(n: int) -> None:
+    for place in [(0, 0), (1, 1), (n - 1, n - 1), (0, 1), (1, 0)]:
+        a = dominant(matrices(np.float64, n, n))
+        a[place] = np.nan
+        factors, pivots = a[None].copy(), np.empty((1, n), np.int32)
+        lu.lu_factor(factors, pivots)
+        last, last_pivots = np.array(a[..., None]), np.empty((n, 1), np.int32)
+        batch_last.lu_factor_batch_last(last, last_pivots)
+        for flip in (False, True):
+            row, column = np.ones((1, 1, n)), np.ones((n, 1, 1))
+            lu.lu_solve_each_row(factors, pivots, row, flip)
+            batch_last.lu_solve_batch_last(last, last_pivots, column, flip)
+            assert np.isnan(row).all() and np.isnan(column).all()
 
 
 def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -> None:

@@ -19,7 +19,7 @@ from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import Let, Name, Number, Start, Statement
-from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, symbols
+from derivatrix.compiler.plan.visit import accesses, names_defined, names_read, rebuilt, symbols
 from derivatrix.compiler.targets import cuda
 
 SUM_PARAMETERS = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
@@ -214,7 +214,7 @@ def lifted(
             invariant.append(statement)
         else:
             varying.append(statement)
-            varying_names.update(names_made([statement]))
+            varying_names.update(names_defined([statement]))
     return invariant, varying
 
 

@@ -149,7 +149,7 @@ def lu_factor_batch_last(lu, pivots):
         exchange_batch_last(pivots, lu, k)
         for i in range(k + 1, n):
             for s in range(stack):
-                lu[i, k, s] /= lu[k, k, s] if largest[s] > 0 else lu.dtype.type(1)
+                lu[i, k, s] /= lu.dtype.type(1) if largest[s] == 0 else lu[k, k, s]
             for j in range(k + 1, n):
                 subtract_products((lu, i, j, lu, i, k, lu, k, j))
 

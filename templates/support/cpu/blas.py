@@ -140,7 +140,7 @@ def weighted_gram(a, weights, add, c):
         give_back(memory)
         return
     scaled, memory = work_arrays(a, ((WEIGHTED_ROWS, n),), ())
-    for start in range(0, samples, WEIGHTED_ROWS):
+    for start in range(0, max(samples, 1), WEIGHTED_ROWS):  # syrk also clears c for no samples
         count = min(WEIGHTED_ROWS, samples - start)
         positive_end, negative_begin = 0, count
         for s in range(start, start + count):

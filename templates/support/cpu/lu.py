@@ -106,7 +106,7 @@ def factor_by_loops(lu, pivots):
             for i in range(len(pivot_row)):
                 short_loop(i)
                 pivot_row[i] /= pivot
-        reciprocal = one / pivot if pivot_size >= least else one
+        reciprocal = one if pivot_size < least else one / pivot  # nan for nan: the row becomes nan
         for i in range(len(pivot_row)):
             pivot_row[i] *= reciprocal
         for j in range(k + 1, n):
