@@ -24,7 +24,7 @@ from derivatrix.compiler.plan.recurrences import is_stacked_loop, with_planned_l
 from derivatrix.compiler.plan.row_shares import partition_rows
 from derivatrix.compiler.plan.running_sums import has_running_sum
 from derivatrix.compiler.plan.sample_parts import partition_samples
-from derivatrix.compiler.plan.sample_sums import partition_sums
+from derivatrix.compiler.plan.sample_sums import Part, partition_sums
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.shared_operations import share_operations
@@ -67,18 +67,6 @@ class Machine:
 CPU = Machine(fuse, is_cpu=True, has_simd_blocks=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Settings of a kernel that sums over a part of the samples.
-
-    length: a parameter of the kernel, the number of all samples.
-    first_terms: terms that are no sums over samples, by output; the first part adds them.
-    """
-
-    length: sympy.Symbol
-    first_terms: tuple[tuple[str, ir.Node], ...]
-
-
 def plan(
     name: str,
     arguments: Sequence[ir.Leaf],
@@ -111,24 +99,12 @@ def threaded_plan(
     prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
     partitions = (
         partition_samples(kernel, nodes, arguments, batch_last)
-        or partition_sums(name, prepared, arguments, _part_plan)
+        or partition_sums(name, prepared, arguments, plan)
         or partition_rows(kernel)
     )
     kernel = dataclasses.replace(kernel, partitions=partitions)
     is_part = kernel.whole is not kernel
     return dataclasses.replace(kernel, steps=(), constants=()) if is_part else kernel
-
-
-def _part_plan(
-    name: str,
-    arguments: Sequence[ir.Leaf],
-    outputs: Sequence[tuple[str, ir.Node]],
-    length: sympy.Symbol,
-    first_terms: Sequence[tuple[str, ir.Node]],
-    samples: sympy.Symbol | None,
-) -> Plan:
-    """Plan the kernel that sums over a part of the samples."""
-    return plan(name, arguments, outputs, samples=samples, part=Part(length, tuple(first_terms)))
 
 
 def _planned(

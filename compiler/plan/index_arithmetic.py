@@ -37,10 +37,6 @@ class Binding:
         loops, conditions = [*self.loops, label], [*self.conditions]
         return replace(self, indices=indices, loops=loops, conditions=conditions)
 
-    @property
-    def is_impossible(self) -> bool:
-        return any(condition is sympy.false for condition in self.conditions)
-
 
 def index_symbol(label: int) -> sympy.Symbol:
     """Return the loop index that stands for a label until a nest names it."""

@@ -317,7 +317,8 @@ class Nest:
         is_result = self._local and outer == [] and not accumulate
         total = self._place.buffer.name if is_result else self._names.numbered("s")
         self._total = total
-        sign, factors = self._split_sign(outer)
+        factors = [factor for factor in outer if self._scalars.constant(factor) != -1]
+        sign = sympy.Integer(-1) ** (len(outer) - len(factors))
         total_value = self._scalars.name(total, self._scalars.degree(inner))
         result = self._scalars.product([*factors, total_value], sign)
         inner, result = self._scalars.within_range([inner, result], self._depth)
@@ -341,11 +342,6 @@ class Nest:
             inner_factors = [child for child in children if child not in outer]
             return self._scalars.product(inner_factors), outer
         return value, []
-
-    def _split_sign(self, factors: list[int]) -> tuple[sympy.Expr, list[int]]:
-        negative = [f for f in factors if self._scalars.constant(f) == -1]
-        other_factors = [factor for factor in factors if factor not in negative]
-        return sympy.Integer(-1) ** len(negative), other_factors
 
     def _write(self, value: Scalar, accumulate: bool) -> Statement:
         if self._local:

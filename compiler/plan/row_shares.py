@@ -69,7 +69,9 @@ STORED_OP_WEIGHT = 2
 
 
 class border(sympy.Function):
-    """The first row of a part: border(length, part, parts) (see `support.cpu.kernels`)."""
+    """The first row of a part: border(length, part, parts), a helper of `cpu.kernels`, not written
+    out: it tells the compiler that the row is not negative, without which loops from there on are
+    not vectorised."""
 
 
 def partition_rows(plan: Plan) -> tuple[Partition, ...]:

@@ -8,6 +8,7 @@ that are no sums over samples are added in the first part only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import sympy
@@ -37,10 +38,23 @@ STEP_OVERHEAD_OPS = 1500
 MIN_SAMPLES_BATCH_LAST = 64
 """Fewest samples for which the batch-last layout is used."""
 MIN_SAMPLES_OF_LOOP = 16
-"""Fewest samples of a block that share the products of each step of a loop over time."""
+"""Fewest samples of a block that share the products of each step of a loop over time: a recurrent
+network's VJP took 1.54 ms for a sample in blocks of 4, 1.21 to 1.23 in blocks of 8 to 64."""
 Output = tuple[str, ir.Node]
 Terms = tuple[list[ir.Node], list[ir.Node]]
 """The terms of an output that parts of the samples contribute, and its other terms."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Settings of a kernel that sums over a part of the samples.
+
+    length: a parameter of the kernel, the number of all samples.
+    first_terms: terms that are no sums over samples, by output; the first part adds them.
+    """
+
+    length: sympy.Symbol
+    first_terms: tuple[Output, ...]
 
 
 def partition_sums(
@@ -103,9 +117,10 @@ def _sums_over(
         f"{name}_part" if is_batch_last else name,
         [_resized_leaf(leaf, samples, length) for leaf in arguments],
         list(zip(part_roots, resized(list(part_roots.values())), strict=True)),
-        samples,
-        list(zip(first_terms, resized(list(first_terms.values())), strict=True)),
-        length if is_batch_last else None,
+        samples=length if is_batch_last else None,
+        part=Part(
+            samples, tuple(zip(first_terms, resized(list(first_terms.values())), strict=True))
+        ),
     )
     min_samples = MIN_SAMPLES_OF_LOOP if any(map(is_any_loop, nodes)) else 1
     if is_batch_last:

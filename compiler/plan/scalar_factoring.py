@@ -17,7 +17,8 @@ from derivatrix.compiler.ir.scalar_values import Scalars
 
 MAX_COST_RATIO = 0.75
 """The largest ratio of new to old operations for which values are factored: a factor must be known
-before the sum is multiplied by it, so chains of dependent operations become longer."""
+before the sum is multiplied by it, so chains of dependent operations become longer. With 5 % fewer
+operations, the gradient of log det and trace for 4 by 4 matrices took 1.05 times as long."""
 DIVISION_OPS = 8
 """Cost of a division or a function, in multiplications."""
 

@@ -206,7 +206,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         for factor, _ in dense:
             self._prepare(factor)
         binding = loop_indices(node)
-        if binding.is_impossible:
+        if sympy.false in binding.conditions:
             if not accumulate:
                 self._dense(ir.zeros(node.shape), view)
             return

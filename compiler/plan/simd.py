@@ -38,7 +38,7 @@ from derivatrix.compiler.targets import cpu
 LANES = 16
 """Samples in a block: they fill several vector registers, and their entries fit the L1 cache."""
 MIN_OPS_PER_ENTRY = 4
-"""Fewest sums and products for each copied entry."""
+"""Fewest sums and products for each copied entry: products of 3 by 3 matrices gain nothing."""
 FUNCTION_OPS = 20
 """Cost of a function, in sums and products."""
 VECTOR_OPERATORS = frozenset(

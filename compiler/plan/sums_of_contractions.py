@@ -86,6 +86,8 @@ class _Join:
         if len(fewer) < len(inner):
             return new
         addition_cost = 4 * len(inner) * self._numbers(product(sizes))
+        # outer products stay apart: joined, their loops were fused worse (a Kalman update's VJP of
+        # 40 states took 14.6 µs instead of 9.0)
         if contracted and self._cost(new) + addition_cost < sum(map(self._cost, members)):
             return new
         return None

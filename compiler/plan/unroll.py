@@ -336,6 +336,7 @@ class _Algebra:
     greater = partialmethod(_operated, "gt")
 
     def choose(self, condition: Any, x: Any, y: Any) -> _Value:
+        # no branches: the time that Numba takes to analyse them grows with their number squared
         return x if x.number == y.number else self._operated("where", condition, x, y)
 
     def require(self, kind: str, x: Any) -> None:

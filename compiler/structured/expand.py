@@ -28,15 +28,16 @@ def products(node: ir.Node) -> list[Product]:
     return Product.of_factor(node).rewritten(_multiply_out)
 
 
-def _multiply_out(product: Product, others: int) -> list[Product] | None:
-    """Multiply out a composite factor; None if there is none, or the result would be too large."""
+def _multiply_out(product: Product, other_terms: int) -> list[Product] | None:
+    """Multiply out a composite factor; None if there is none, or if the sum, which has
+    `other_terms` besides, or the product would be too large."""
     is_single = len(product.factors) == 1
     for position, (node, _) in enumerate(product.factors):
         inner = masked(node)
         if not isinstance(inner, ir.Einsum | ir.Sum) or not (is_single or _is_composite(inner)):
             continue
         if isinstance(inner, ir.Sum):
-            is_small = len(inner.terms) + others <= MAX_TERMS
+            is_small = len(inner.terms) + other_terms <= MAX_TERMS
         else:
             is_small = len(inner.factors) + len(product.factors) <= MAX_FACTORS
         if is_single or is_small:
@@ -46,7 +47,7 @@ def _multiply_out(product: Product, others: int) -> list[Product] | None:
 
 @lru_cache(maxsize=65536)
 def _is_composite(node: ir.Node) -> bool:
-    """Tell whether a node consists of smaller ones, or of structural factors."""
+    """Return whether a node consists of smaller ones, or of structural factors."""
     node = masked(node)
     match node:
         case ir.Sum():

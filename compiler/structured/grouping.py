@@ -53,9 +53,11 @@ class Grouping:
         """Merge parts as long as that pays."""
         while (best := self._best_merge()) is not None:
             left, right, merged = best
-            self._parts = [p for p in self._parts if p is not left and p is not right]
-            self._parts.append(merged)
+            self._parts = [*self._other_parts(left, right), merged]
         return self._parts
+
+    def _other_parts(self, left: Part, right: Part) -> list[Part]:
+        return [part for part in self._parts if part is not left and part is not right]
 
     def _best_merge(self) -> tuple[Part, Part, Part] | None:
         """Find the two parts that gain most by being merged, and their product; None if no parts
@@ -67,8 +69,8 @@ class Grouping:
             merged = self._merged(left, right)
             if merged is None:
                 continue
-            others = [p.labels for p in self._parts if p is not left and p is not right]
-            saving = cost - self._cost([*others, merged.labels])
+            parts = [*self._other_parts(left, right), merged]
+            saving = cost - self._cost([part.labels for part in parts])
             gain = EXPECTED_PRODUCTS * saving - self._volume(left.labels | right.labels)
             if gain > best_gain:
                 best, best_gain = (left, right, merged), gain
@@ -77,8 +79,10 @@ class Grouping:
     def _merged(self, left: Part, right: Part) -> Part | None:
         """Merge two parts; None if they have no label in common, or the product is larger."""
         union = left.labels | right.labels
-        others = [p.labels for p in self._parts if p is not left and p is not right]
-        labels = union & self._inputs.union(self._outputs, *others, *self._masks)
+        labels_elsewhere = self._inputs.union(
+            self._outputs, *self._masks, *(part.labels for part in self._other_parts(left, right))
+        )
+        labels = union & labels_elsewhere
         if not left.labels & right.labels and not union <= self._inputs & self._outputs:
             return None
         sides = (left.labels, right.labels, self._inputs, self._outputs)
@@ -104,8 +108,8 @@ class Grouping:
             subset_labels[subset] = subset_labels[subset ^ (1 << highest)] | factors[highest]
         best = [0.0] + [math.inf] * full
         for subset in range(full):
-            needed = self._outputs | subset_labels[full ^ subset]
-            current = (self._inputs | subset_labels[subset]) & needed
+            needed_labels = self._outputs | subset_labels[full ^ subset]
+            current = (self._inputs | subset_labels[subset]) & needed_labels
             for number, labels in enumerate(factors):
                 if not subset >> number & 1:
                     larger = subset | 1 << number

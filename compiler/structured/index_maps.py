@@ -14,14 +14,14 @@ from derivatrix.compiler.ir import nodes as ir
 @dataclass(frozen=True)
 class IndexMap:
     """The index on an axis: `offset` plus the sum of each step times its label; with a table, the
-    entry of this at the only label. `table`: the tuple of a `Gather`; of a `Vech`, its size, and
-    "rows" or "columns", the coordinate of the entry. `whole`: the index is the label, over the
-    whole axis."""
+    table's entry at the only label. `table`: the tuple of a `Gather`; of a `Vech`, its size, and
+    "rows" or "columns", the coordinate of the entry. `is_label`: whether the index is the label,
+    over the whole axis."""
 
     offset: sympy.Expr
     steps: tuple[tuple[int, sympy.Expr], ...]
     table: tuple[int, ...] | tuple[sympy.Expr, str] | None = None
-    whole: bool = False
+    is_label: bool = False
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -30,12 +30,12 @@ class IndexMap:
     @property
     def plain(self) -> int | None:
         """The label if the index is a label over the whole axis, else None."""
-        return self.labels[0] if self.whole else None
+        return self.labels[0] if self.is_label else None
 
 
 def at_label(label: int) -> IndexMap:
     """Make the index map of a label itself."""
-    return IndexMap(sympy.S.Zero, ((label, sympy.S.One),), whole=True)
+    return IndexMap(sympy.S.Zero, ((label, sympy.S.One),), is_label=True)
 
 
 class IndexMaps:
@@ -51,7 +51,7 @@ class IndexMaps:
         self.unread: list[ir.Factor] = []
         structural = [f for f in factors if isinstance(f[0], ir.Structural)]
         for factor in structural:
-            if isinstance(factor[0], ir.Triangle) or not self._read(factor):
+            if isinstance(factor[0], ir.Triangle) or not self._determines_labels(factor):
                 self.unread.append(factor)
         self.masks = [
             (node, labels)
@@ -81,8 +81,9 @@ class IndexMaps:
         """List the free labels that determine `labels`, each once."""
         return tuple(dict.fromkeys(new for label in labels for new in self.at(label).labels))
 
-    def _read(self, factor: ir.Factor) -> bool:
-        """Read index maps off a structural factor; False if that is impossible."""
+    def _determines_labels(self, factor: ir.Factor) -> bool:
+        """Add the index maps of the labels that a structural factor determines by its others; False
+        if it determines none."""
         node, labels = factor
         if len(set(labels)) < len(labels):
             return False

@@ -44,8 +44,8 @@ class Term:
 
     @property
     def adjugate_factors(self) -> dict[int, ir.Node]:
-        """By the outputs of `ADJUGATE_FACTORS` in the term, the parts that contain them, which are
-        all zero where other terms replace this one."""
+        """Output of `ADJUGATE_FACTORS` in the term -> the part that contains it. Such parts are all
+        zero where other terms replace this one."""
         return {
             node.output: part
             for part, _ in self.parts
@@ -112,15 +112,16 @@ def _term(product: Product, outputs: ir.Labels, inputs: ir.Labels) -> Term:
         for factor in (*dense, *index_maps.unread)
     ]
     masks = [frozenset(labels) for _, labels in index_maps.masks]
-    used = free_inputs.union(free_outputs, *masks, *(part.labels for part in parts))
-    unused = [
+    labels_read = free_inputs.union(free_outputs, *masks, *(part.labels for part in parts))
+    # a sum over a label that no part has repeats the same summand
+    repetitions = [
         size
         for label, size in product.sizes.items()
-        if label not in used and index_maps.at(label).plain == label
+        if label not in labels_read and index_maps.at(label).plain == label
     ]
     grouped = Grouping(parts, masks, free_inputs, free_outputs, product.sizes).parts()
     return Term(
-        product.coefficient * sympy.Mul(*unused),
+        product.coefficient * sympy.Mul(*repetitions),
         tuple(
             product.sizes.get(label, sympy.S.One)
             for label in range(max(product.sizes, default=-1) + 1)
@@ -164,7 +165,8 @@ def _sum(group: Sequence[Term]) -> Term:
 
 
 def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> ir.Factor:
-    """Multiply the factors of a part, and the structural factors that determine their labels."""
+    """Multiply the factors of a part, and the structural factors that determine their labels, to
+    one node."""
     if len(part.factors) == 1:
         ((node, labels),) = part.factors
         free = index_maps.free(labels)

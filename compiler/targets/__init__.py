@@ -1,1 +1,1 @@
-"""What a target has: which functions of `templates/support` compute what."""
+"""The targets: for each, the functions of `templates/support` that compute operators."""

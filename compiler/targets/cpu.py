@@ -1,4 +1,4 @@
-"""The CPU: which functions of `templates/support` compute what, as "folder.file.function"."""
+"""The CPU: operators and their functions in `templates/support`, as "folder.file.function"."""
 
 VECTORISED = {
     **{name: f"cpu.trigonometric.fast_{name}" for name in ("sin", "cos", "tan")},

@@ -1,4 +1,4 @@
-"""CUDA devices: which functions of `templates/support/cuda` compute what, as "file.function"."""
+"""CUDA devices: operators and their functions in `templates/support/cuda`, as "file.function"."""
 
 MATH = {
     name: f"math.{name}"
@@ -30,4 +30,4 @@ SPELLED = {
     "where": "cuda.selp",
     **{operator: path.rpartition(".")[2] for operator, path in SCALARS.items()},
 }
-"""Operator of a scalar -> what kernels call."""
+"""Operator of a scalar -> the name by which kernels call its function."""

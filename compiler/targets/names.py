@@ -11,7 +11,9 @@ FOLDERS = ("common", "cpu")
 
 
 def helper_names() -> set[str]:
-    """What the helper kernels for the CPU define and import at the top level of their files."""
+    """Collect the names that helper kernels for the CPU define or import at the top level: a local
+    variable of a kernel with such a name would hide the helper. The files are parsed, not imported,
+    since Numba takes long to import."""
     return {
         symbol.get_name()
         for folder in FOLDERS

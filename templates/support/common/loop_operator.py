@@ -77,8 +77,8 @@ class _LoopOperator(_Operator):
 
     @cached_property
     def _explicit(self):
-        """The same map with the array of its entries: a product with each unit tangent, of all
-        samples together."""
+        """The same map by the array of its entries, made by one product for each entry of the
+        input: the unit tangent of all samples at once, as samples do not mix."""
         axes = self._input_shape[self._batched :]
         size = math.prod(axes)
         units = np.eye(size, dtype=self.dtype).reshape(size, *axes)

@@ -14,7 +14,8 @@ from ..internals.functions import compiled, short_loop
 from ..internals.memory import empty
 
 COPIED_SAMPLES = 8
-"""Samples that are copied together: their entries fill a cache line."""
+"""Samples that are copied together: their entries fill a cache line. Rows of a power of two entries
+have the same places in the cache, and would push each other out."""
 
 
 subtract_products = along_samples("subtract_products", lambda target, a, b: target - a * b)

@@ -33,10 +33,11 @@ MAX_UNPACKED_OPS = 1_000_000
 TILE = 32
 """Rows and columns of the tiles in which a triangle is mirrored, so that both stay in the cache."""
 MIN_SYRK_ROWS = 384
-"""Fewest rows for which BLAS's syrk is faster than blocks of gemm, also where BLAS has threads."""
+"""Fewest rows for which BLAS's syrk is faster than blocks of gemm, also where BLAS has threads:
+below, OpenBLAS shares it out so badly that two threads take 1.2 times as long."""
 MIN_WEIGHTED_SYRK_ROWS = 24
 """Fewest rows of weighted Gram matrices for which `syrk` pays with one thread of BLAS, as where
-threads of ours share the samples."""
+threads of ours share the samples. Below 20 rows gemm is 1.1 to 1.25 times as fast."""
 WEIGHTED_ROWS = 256
 """Number of weighted samples multiplied at a time: their scaled copy stays in the cache."""
 
@@ -49,7 +50,7 @@ blas_trsm = routine("blas", "trsm")
 @compiled(deferred=types.none)
 def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
     """`gemm` without multiplications by structural zeros, by blocks of rows of c, or of columns
-    where only op(b) is triangular.
+    where only op(b) is triangular. BLAS's trmm is no faster for one triangle, and slower for two.
 
     left, right: whether op(a) and op(b) are LOWER or UPPER triangular, or WHOLE. part: LOWER to
     compute only the lower triangle of c, else WHOLE. beta: 0 or 1.

@@ -76,7 +76,7 @@ def decompose_symmetric(job, a, values, vectors):
     if not all_finite(a):
         return False
     info = empty((1,), np.int32)
-    size, count = 1 + 6 * n + 2 * n * n, 3 + 5 * n
+    size, count = 1 + 6 * n + 2 * n * n, 3 + 5 * n  # the least that syevd takes with vectors
     workspace = (empty((size,), a.dtype), size, empty((count,), np.int32), count, info)
     copy_entries(a, vectors)
     for s in range(stack if n > 0 else 0):
@@ -106,7 +106,7 @@ def symmetric_eigenvalues(a, values):
 
 @compiled()
 def sort_ascending(values, places):
-    """Sort `values` in place; places[i] is the former position of values[i]."""
+    """Sort `values` in place, by insertion; places[i] is the former position of values[i]."""
     for i in range(len(values)):
         places[i] = i
         for j in range(i, 0, -1):

@@ -97,10 +97,6 @@ def scaled_exponential(x, factor=1.0, addend=0.0):
     return factor * (1.0 + (r + t)) * scale_1 * scale_2
 
 
-def write_exp(x):
-    return scaled_exponential(x)
-
-
 def write_expm1(x):
     lowest, highest = (-40.0, 710.0) if x.double else (-20.0, 89.0)
     result = 4.0 * quarter_less_one(x.between(lowest, highest))
@@ -164,7 +160,7 @@ def write_log1p(x):
     )
 
 
-fast_exp = number_function(write_exp)
+fast_exp = number_function(scaled_exponential)
 fast_expm1 = number_function(write_expm1)
 fast_log = number_function(write_log)
 fast_log1p = number_function(write_log1p)

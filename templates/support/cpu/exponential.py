@@ -18,6 +18,11 @@ from .frechet import (
     scale_blocks,
 )
 
+MAX_NORMS = 1.08e-2, 0.2, 0.783, 4.74
+"""Largest 1-norms for which the approximants of degree 3, 5, 7 and 13 suffice, also for the
+derivatives (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
+exponential")."""
+
 
 @compiled()
 def superfluous_halvings(terms, halvings, sums, product):
@@ -39,8 +44,8 @@ def superfluous_halvings(terms, halvings, sums, product):
         later = max(later, largest_column(terms[4, 0]) ** (0.5 / (2 + i)))
     growth = min(growth, later)
     superfluous = halvings
-    if growth * 2.0**halvings > 4.74:
-        superfluous = int(np.floor(np.log2(4.74 / growth)))
+    if growth * 2.0**halvings > MAX_NORMS[3]:
+        superfluous = int(np.floor(np.log2(MAX_NORMS[3] / growth)))
     return int(min(superfluous, bound))
 
 
@@ -85,12 +90,13 @@ def max_superfluous_halvings(a, sums, product):
 def expm_blocks(x, out, first_entry):
     """out = the exponential of Fréchet blocks, from the entry `first_entry` on.
 
-    The norm chooses the degree of the approximant, with bounds that hold for derivatives, too
-    (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix exponential"); a
-    matrix of norm above 4.74 is halved until degree 13 suffices."""
+    The norm chooses the degree of the approximant; a matrix of a larger norm is halved until degree
+    13 suffices."""
     norm = largest_column(x[0])
-    squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
-    degree = 3 if norm <= 1.08e-2 else 5 if norm <= 0.2 else 7 if norm <= 0.783 else 13
+    squarings = int(np.ceil(np.log2(norm / MAX_NORMS[3]))) if MAX_NORMS[3] < norm < np.inf else 0
+    degree = 13
+    if norm <= MAX_NORMS[2]:
+        degree = 3 if norm <= MAX_NORMS[0] else 5 if norm <= MAX_NORMS[1] else 7
     n = x.shape[1]
     terms, pade, weights, sums, product, memory = work_arrays(
         x, ((8, *x.shape), (15,), (7,), (n,), (n,)), ()

@@ -84,8 +84,8 @@ def divide_blocks(y, x):
 
 @compiled()
 def combine_blocks(weights, terms, out):
-    """out = the sum of weights[i] * terms[i]. Terms of weight zero are not read: they may be
-    uninitialised."""
+    """out = the sum of weights[i] * terms[i], a chunk at a time. Terms of weight zero are not read:
+    they may be uninitialised."""
     flat, entries = out.reshape(out.size), terms.reshape(len(terms), out.size)
     for start in range(0, flat.size, CHUNK_ENTRIES):
         chunk = flat[start : start + CHUNK_ENTRIES]

@@ -9,7 +9,7 @@ from ..internals.functions import compiled
 
 @compiled()
 def row_number(position, rows):
-    """The position, rounded down, modulo the number of rows; -1 for nan and infinite ones."""
+    """Return a position, rounded down, modulo the number of rows; -1 for nan and infinity."""
     if not abs(position) < np.inf:
         return -1
     return int(np.floor(position) % rows)
@@ -28,8 +28,8 @@ def rows_at(matrices, positions, out):
 
 @compiled()
 def sums_at(values, positions, ones, out):
-    """out[s, k] = the sum of values[s, i] over i with positions[s, i] = k; nan if a position
-    is no row."""
+    """out[s, k] = the sum of values[s, i] over i with positions[s, i] = k; all nan if a position is
+    no row. `ones` (stack, rows) only gives the operation the number of rows."""
     out[:] = 0
     stack, rows, columns = out.shape
     for s in range(stack):

@@ -26,7 +26,8 @@ from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute
 from .triangular import triangular_invertible, triangular_logabsdet
 
 MAX_LU_LOOP_ROWS = 32
-"""Up to this size, loops factor a matrix in less time than LAPACK."""
+"""Up to this size, loops factor a matrix in less time than LAPACK: 12 rows in 350 ns instead of
+560, 32 rows in 2,800 instead of 4,200. At 64 rows they would be equal."""
 MAX_LU_PANEL_ROWS = 2000
 """Up to this size, panels of columns take less time than LAPACK's factorisation."""
 MAX_SERIAL_ROWS = 450
@@ -244,6 +245,7 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
+    # loops would save 80 to 240 ns up to 16 rows, and take 0.3 s to compile
     work, memory = work_arrays(out, ((64 * n,),), ())
     copy_entries(lu, out)
     for s in range(stack):

@@ -2,14 +2,15 @@
 pencil (Laub 1979, van Dooren 1981), found by the QZ algorithm; then two steps of Newton's method
 (Kleinman 1968, Hewer 1971)."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
 from ..internals.functions import compiled
-from ..internals.memory import empty, zeros
+from ..internals.memory import copy_entries, empty, zeros
 from .blas import NO, VECTORS, gemm
-from .frechet import largest_column
+from .copies import copy_matrices
+from .frechet import largest_column, scale_blocks
 from .lapack import lapack_gges, lapack_tgsen
 from .lu import lu_factor, lu_solve_few_rows
 from .stein import stein
@@ -88,20 +89,16 @@ def riccati_start(a, b, q, r, discrete, x):
     right = zeros((size, size), np.float64)
     weight = empty((1, m, m), np.float64)
     gain = empty((1, n, m), np.float64)
-    for i in range(m):
-        for j in range(m):
-            weight[0, i, j] = r[i, j]
-            if discrete:
-                left[2 * n + j, 2 * n + i] = r[i, j]
-    for i in range(n):
-        right[i, i] = 1.0
-        for j in range(m):
-            gain[0, i, j] = b[i, j]
-            if discrete:
-                left[2 * n + j, i] = b[i, j]
-                right[n + i, 2 * n + j] = -b[i, j]
+    copy_entries(r, weight[0])
+    copy_entries(b, gain[0])
     if not discrete and not solve_rows(weight, gain):
         return False
+    for i in range(m if discrete else 0):
+        for j in range(m):
+            left[2 * n + j, 2 * n + i] = r[i, j]
+        for j in range(n):
+            left[2 * n + i, j] = b[j, i]
+            right[n + j, 2 * n + i] = -b[j, i]
     for i in range(n):
         for j in range(n):
             left[j, i] = a[i, j]
@@ -112,6 +109,7 @@ def riccati_start(a, b, q, r, discrete, x):
                 left[n + j, n + i] = -a[j, i]
                 for k in range(m):
                     left[n + j, i] -= b[i, k] * gain[0, j, k]
+        right[i, i] = 1.0
         if discrete:
             left[n + i, n + i] = 1.0
         else:
@@ -153,12 +151,8 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     n, m = b.shape
     weight, gain = empty((1, m, m), np.float64), empty((1, n, m), np.float64)
     costs, half = empty((n, m), np.float64), empty((n, n), np.float64)
-    for i in range(m):
-        for j in range(m):
-            weight[0, i, j] = r[i, j]
-    for i in range(n):
-        for j in range(n):
-            closed[0, i, j] = a[i, j]
+    copy_entries(r, weight[0])
+    copy_entries(a, closed[0])
     if discrete:
         gemm(1.0, x[0], False, b, False, 0.0, costs)
         gemm(1.0, costs, True, b, False, 1.0, weight[0])
@@ -192,14 +186,10 @@ def riccati_step(a, b, q, r, discrete, x, step):
         return False
     if not schur(closed, form, vectors) or not is_stable(form[0], discrete):
         return False
-    n = a.shape[0]
-    for i in range(n):
-        for j in range(n):
-            transposed[0, i, j] = closed[0, j, i]
-            if not discrete:
-                residual[0, i, j] *= -1.0
+    copy_matrices(closed, transposed, True)
     if discrete:
         return stein(transposed, closed, residual, step)
+    scale_blocks(-1.0, residual, residual)
     transposed_vectors = empty(x.shape, x.dtype)
     if not schur(transposed, closed, transposed_vectors):
         return False

@@ -4,13 +4,13 @@ LAPACK's Schur form of A' is, read by rows, a lower quasi-triangular L with A = 
 blocks have 1 row or, for a pair of complex eigenvalues, 2 rows.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
 from ..internals.arithmetic import epsilon
 from ..internals.functions import compiled
-from ..internals.memory import empty
+from ..internals.memory import copy_entries, empty
 from .blas import NO, gemm
 from .copies import copy_matrices
 from .lapack import lapack_trsyl
@@ -83,9 +83,7 @@ def lower_root(a, root):
     form. False where the matrix is singular to working precision."""
     n = a.shape[0]
     start = 0
-    for i in range(n):
-        for j in range(n):
-            root[i, j] = a[i, j]
+    copy_entries(a, root)
     while start < n:
         width = 2 if start + 1 < n and a[start, start + 1] != 0 else 1
         stop = start + width

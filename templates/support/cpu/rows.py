@@ -25,14 +25,9 @@ def write_order(x):
     return choose_where(x, "ord", x, integer, integer.term(integer.like(x.sign - 1)))
 
 
-def write_ordered(integer):
-    """Return the number of an integer of `write_order`."""
-    return ordered_bits(integer).number()
-
-
 order_of = number_function(write_order, INTEGER_OF)
 NUMBER_OF = {integer: real for real, integer in INTEGER_OF.items()}
-number_of_order = number_function(write_ordered, NUMBER_OF)
+number_of_order = number_function(lambda integer: ordered_bits(integer).number(), NUMBER_OF)
 
 
 @compiled(linked=True)

@@ -20,7 +20,8 @@ THIN = np.uint8(ord("S"))
 
 @compiled(counted=True)
 def decompose(job, a, u, s, vh, copy, work, integers):
-    """Decompose a matrix: A = u diag(s) vh, s descending. False where LAPACK does not converge."""
+    """Decompose a matrix: A = u diag(s) vh, s descending; with job NO only s is computed. `copy`
+    (p, q), `work` and `integers` are work arrays. False where LAPACK does not converge."""
     p, q = a.shape
     k = len(s)
     copy_entries(a, copy)
@@ -52,7 +53,7 @@ def singular_triplets(a, u, s, vh):
     stack, p, q = a.shape
     k = min(p, q)
     if k == 0 or not all_finite(a):
-        return k == 0
+        return k == 0  # without singular values there is nothing to compute
     copy = empty((p, q), a.dtype)
     work = singular_workspace(THIN, p, q, copy)
     integers = empty((8 * k,), np.int32)
@@ -118,9 +119,8 @@ def polar_factor(a, out):
     s = empty((stack, k), a.dtype)
     vh = empty((stack, k, q), a.dtype)
     converged = singular_triplets(a, u, s, vh)
-    one, zero = a.dtype.type(1), a.dtype.type(0)
     for n in range(stack):
-        gemm(one, u[n], False, vh[n], False, zero, out[n])
+        gemm(1.0, u[n], False, vh[n], False, 0.0, out[n])
     return converged
 
 
@@ -139,7 +139,6 @@ def solve_polar(a, c, out):
     vh = empty((stack, k, q), a.dtype)
     if not singular_triplets(a, u, s, vh):
         return False
-    one, zero = a.dtype.type(1), a.dtype.type(0)
     rows = empty((k, q), a.dtype)
     columns = empty((p, k), a.dtype)
     inner = empty((k, k), a.dtype)
@@ -147,11 +146,11 @@ def solve_polar(a, c, out):
     for n in range(stack):
         if k > 0 and not s[n, k - 1] > rounding * s[n, 0]:
             return False
-        gemm(one, u[n], True, c[n], False, zero, rows)
-        gemm(one, rows, False, vh[n], True, zero, inner)
-        gemm(one, c[n], False, vh[n], True, zero, columns)
-        gemm(-one, u[n], False, inner, False, one, columns)
-        gemm(-one, inner, False, vh[n], False, one, rows)
+        gemm(1.0, u[n], True, c[n], False, 0.0, rows)
+        gemm(1.0, rows, False, vh[n], True, 0.0, inner)
+        gemm(1.0, c[n], False, vh[n], True, 0.0, columns)
+        gemm(-1.0, u[n], False, inner, False, 1.0, columns)
+        gemm(-1.0, inner, False, vh[n], False, 1.0, rows)
         for i in range(k):
             for j in range(p):
                 columns[j, i] /= s[n, i]
@@ -159,7 +158,7 @@ def solve_polar(a, c, out):
                 rows[i, j] /= s[n, i]
             for j in range(k):
                 inner[i, j] /= s[n, i] + s[n, j]
-        gemm(one, inner, False, vh[n], False, one, rows)
-        gemm(one, u[n], False, rows, False, zero, out[n])
-        gemm(one, columns, False, vh[n], False, one, out[n])
+        gemm(1.0, inner, False, vh[n], False, 1.0, rows)
+        gemm(1.0, u[n], False, rows, False, 0.0, out[n])
+        gemm(1.0, columns, False, vh[n], False, 1.0, out[n])
     return True

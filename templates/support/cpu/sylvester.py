@@ -37,19 +37,18 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, a_transposed, 
     """out (stack, n, m) = the X with A X + X B = C, from Schur forms of A and B, or of their
     transposes if `a_transposed`, `b_transposed`. False where A and -B share an eigenvalue."""
     stack, n, m = c.shape
-    real = out.dtype.type
     info = empty((1,), np.int32)
     scale = empty((1,), out.dtype)
     half = empty((n, m), out.dtype)
     flags = (TRANSPOSED if b_transposed else NO, TRANSPOSED if a_transposed else NO)
     for s in range(stack):
         if n > 0 and m > 0:
-            gemm(real(1), a_vectors[s], False, c[s], False, real(0), half)
-            gemm(real(1), half, False, b_vectors[s], True, real(0), out[s])
+            gemm(1.0, a_vectors[s], False, c[s], False, 0.0, half)
+            gemm(1.0, half, False, b_vectors[s], True, 0.0, out[s])
             forms = (b_form[s], m, a_form[s], n)
             lapack_trsyl((*flags, 1, m, n, *forms, out[s], m, scale, info))
             if info[0] != 0:
                 return False
-            gemm(real(1) / scale[0], a_vectors[s], True, out[s], False, real(0), half)
-            gemm(real(1), half, False, b_vectors[s], False, real(0), out[s])
+            gemm(1 / scale[0], a_vectors[s], True, out[s], False, 0.0, half)
+            gemm(1.0, half, False, b_vectors[s], False, 0.0, out[s])
     return True

@@ -12,7 +12,8 @@ from .blas import LOWER, NO, TRANSPOSED, UPPER, gemm_part
 from .substitution import substitute
 
 INVERSE_BLOCK_ROWS = 32
-"""Number of rows of an inverse that are computed at a time."""
+"""Number of rows of an inverse that are computed at a time: 16 or 64 take up to 1.4 times as long
+for 50 to 500 rows."""
 
 
 @compiled()

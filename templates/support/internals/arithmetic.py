@@ -16,7 +16,8 @@ from .functions import call_compiled, call_named, compiled, defined_once, few_ro
 FUSED = ("contract",)
 """The flag of instructions that LLVM may fuse: a product and a sum to one instruction."""
 MAX_LOOP_PRODUCTS = 128
-"""Most multiplications of a product of matrices for which loops are faster than a call of BLAS."""
+"""Most multiplications of a product of matrices for which loops are faster than a call of BLAS:
+4 by 4 matrices take 24 ns instead of 50 to 57, 6 by 6 would take as long."""
 CHARACTER, INTEGER, INDEX = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 """Types of BLAS's letters and integers, and of offsets of entries."""
 GEMM = register("blas", "gemm")
@@ -32,8 +33,8 @@ NUMBER_TYPES = {
 class Term:
     """A number in a sequence of instructions. Python numbers become constants.
 
-    Products and sums may be fused. Instructions with this flag get no flags from the caller by
-    Numba: if sums could be reordered, the functions would lose accuracy.
+    Products and sums may be fused. Numba gives instructions that have this flag none of the
+    caller's `fastmath` flags: if sums could be reordered, the functions would lose accuracy.
     """
 
     def __init__(self, builder, value):
@@ -114,7 +115,7 @@ class Term:
 
 
 def choose_where(left, sign, right, value, otherwise):
-    """Select `value` if `left` compares so with `right`, else `otherwise`, also for nan."""
+    """Select `value` if the comparison `left sign right` holds, else `otherwise`, also for nan."""
     test = left.builder.fcmp_ordered(sign, left.value, left.like(right))
     return left.term(left.builder.select(test, left.like(value), left.like(otherwise)))
 
@@ -137,7 +138,8 @@ def table_entry(name, numbers, index):
 
 
 def polynomial_value(x, coefficients):
-    """Evaluate the sum of coefficients[k] x^k by pairs, pairs of pairs, ..."""
+    """Evaluate the sum of coefficients[k] x^k by pairs, pairs of pairs, ... (Estrin's scheme): the
+    chain of dependent operations is shorter than Horner's."""
     terms = list(coefficients)
     while len(terms) > 1:
         unpaired = terms[len(terms) & ~1 :]
@@ -223,9 +225,9 @@ unscaled = pair_function(lambda root, square: root * range_factor(square, -1))
 
 
 def along_samples(name, write):
-    """Make the function of kernels that sets target[i, j, s], for all s, to `write` of it and of
-    the entries [k, l, s] of other arrays. Its argument is one tuple: target, i, j, then array, k, l
-    for each of these arrays.
+    """Make the function of kernels that sets target[i, j, s], for all s, to the value that `write`
+    computes from it and from entries [k, l, s] of other arrays. The argument is one tuple: target,
+    i, j, then array, k, l for each of these arrays.
 
     The loop is compiled once, not in each caller, where the compiler would add checks whether rows
     overlap, and take longer.

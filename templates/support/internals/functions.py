@@ -172,7 +172,8 @@ def _code_digest(name, code):
 
 
 def _defined(descriptor):
-    """Make LLVM bitcode that declares a function and its wrapper, without their contents."""
+    """Make LLVM bitcode that defines a function and its wrapper with empty bodies, for a function
+    of which no caller gets a copy: its machine code has the contents."""
     names = descriptor.llvm_func_name, descriptor.llvm_cpython_wrapper_name
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
     return binding.parse_assembly(text).as_bitcode()

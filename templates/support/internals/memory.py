@@ -133,7 +133,7 @@ def _require_shapes(context, owner, names, arrays, shapes, inputs):
 @compiled()
 def find_overlap(blocks, first_result):
     """Find two blocks of memory (start, stop) with a common byte, of which the later one is a
-    result: later * len(blocks) + earlier, or -1 if there are none."""
+    result; return later * len(blocks) + earlier, or -1 if there are none."""
     overlap = -1
     for later in range(first_result, len(blocks)):
         start, stop = blocks[later, 0], blocks[later, 1]
@@ -392,7 +392,7 @@ def look(context, words, place):
 
 @intrinsic
 def invoke(context, function, data, part):
-    """Run a part of a task; return 1 if it failed, else 0."""
+    """Compute a part by the function at an address; return 1 if it failed, else 0."""
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)

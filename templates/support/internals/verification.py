@@ -16,8 +16,9 @@ from .memory import BYTES, view, word
 
 
 def memory_as_on_device():
-    """Return replacements in Numba's simulator of a device, (owner, name, value): memory that no
-    thread has written is not zero, and threads that request memory at the same time share it."""
+    """Return replacements of attributes of Numba's simulator of a device, (owner, name, value).
+    With these, memory that no thread has written is not zero by luck, and threads that request
+    memory at the same time share it."""
     cuda = importlib.import_module("numba.cuda")
     kernels = importlib.import_module("numba.cuda.simulator.kernelapi")
     lock = threading.Lock()
