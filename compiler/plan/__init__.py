@@ -52,19 +52,18 @@ class Machine:
     """The processor that runs a kernel, as far as plans depend on it.
 
     fuse: the pass that merges steps.
-    is_cpu: whether kernels can call all helpers of the CPU, and long kernels compile slowly; on a
-    device each thread computes a sample in straight-line code.
-    has_simd_blocks: whether straight-line code runs for blocks of samples by vector instructions.
+    is_cpu: whether kernels can call all helpers of the CPU, straight-line code runs for blocks of
+    samples by vector instructions, and long kernels compile slowly; on a device each thread
+    computes a sample in straight-line code.
     reserved: names that no local variable has.
     """
 
     fuse: Callable[[Sequence[Step]], Sequence[Step]]
     is_cpu: bool = False
-    has_simd_blocks: bool = False
     reserved: frozenset[str] = frozenset()
 
 
-CPU = Machine(fuse, is_cpu=True, has_simd_blocks=True)
+CPU = Machine(fuse, is_cpu=True)
 
 
 def plan(
@@ -96,7 +95,7 @@ def threaded_plan(
         # `nodes` have loops whose steps have the samples as an axis of matrices
         nodes = best_variant(_prepared(outputs, CPU, with_loops=False)).nodes
     batch_last = partial(_planned, f"{name}_columns", arguments, outputs, candidates, CPU)
-    prepared = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
+    prepared = [(output, node) for (output, _), node in zip(outputs, nodes, strict=True)]
     partitions = (
         partition_samples(kernel, nodes, arguments, batch_last)
         or partition_sums(name, prepared, arguments, plan)
@@ -171,7 +170,7 @@ def _single(
     if not terms and not accumulated:  # straight-line code only overwrites outputs
         nest = unroll(frame.places(nodes), frame.views, frame.names, facts_of)
     if nest is not None:
-        if machine.has_simd_blocks:
+        if machine.is_cpu:
             nest = simd_blocked(nest, frame.names)
         straight = frame.plan(name, [nest], {})
         if not machine.is_cpu or statement_count(straight) <= MAX_STRAIGHT_STATEMENTS:

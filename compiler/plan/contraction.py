@@ -56,6 +56,7 @@ class _Contraction:
         self._built: dict[ir.Node, ir.Node] = {}
 
     def rebuild(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
+        """Rewrite all nodes, from the leaves up, and return the new roots."""
         nodes = ir.topological(roots)
         self._needed = set(roots)
         for node in nodes:
@@ -83,7 +84,9 @@ class _Contraction:
         return self._product(ir.Einsum(coefficient, tuple(factors), node.sizes, node.ndim))
 
     def _peeled(self, factor: ir.Node, labels: ir.Labels) -> tuple[sympy.Expr, ir.Node, ir.Labels]:
-        """Split a factor into its coefficient and a node that is no transpose, relabelled."""
+        """Split a factor into its coefficient and a node that is no transpose, relabelled: the
+        orders of equal factors are then found to be equal, and BLAS reads transposes in place. A
+        node that other nodes than products read keeps its coefficient: it is computed once."""
         node = self.rebuilt_nodes[factor]
         coefficient: sympy.Expr = sympy.S.One
         while isinstance(node, ir.Einsum):

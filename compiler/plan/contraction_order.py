@@ -42,12 +42,12 @@ class ContractionOrder:
         built: dict[ir.Node, ir.Node],
         numbers: Numbers,
     ) -> None:
-        self._number = numbers
+        self._number_of = numbers
         self._built = built
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
         self.full = (1 << len(self.factors)) - 1
         self._uncontracted = uncontracted
-        self._numbers = [numbers(size) for size in sizes]
+        self._sizes = [numbers(size) for size in sizes]
         self._shared = shared
         self._triangles = any(facts(node) & {"lower", "upper"} for node, _ in self.factors)
         self._remaining: dict[int, set[int]] = {}
@@ -82,7 +82,7 @@ class ContractionOrder:
         if node not in self._built:
             output = range(node.ndim)
             group = ContractionOrder(
-                node.factors, set(output), node.sizes, self._shared, self._built, self._number
+                node.factors, set(output), node.sizes, self._shared, self._built, self._number_of
             )
             self._built[node] = ir.einsum(group.top(), output)
         return self._built[node], labels
@@ -163,18 +163,19 @@ class ContractionOrder:
 
     def _growth(self, left: int, right: int) -> float:
         """Count the entries of the product minus the entries of its two factors."""
-        return self._numbers_of(left | right) - self._numbers_of(left) - self._numbers_of(right)
+        return self._entry_count(left | right) - self._entry_count(left) - self._entry_count(right)
 
-    def _numbers_of(self, mask: int) -> float:
-        return math.prod([self._numbers[label] for label in self._labels(mask)])
+    def _entry_count(self, mask: int) -> float:
+        """Count the entries of the product of a subset."""
+        return math.prod([self._sizes[label] for label in self._labels(mask)])
 
     def _cost(self, left: int, right: int) -> float:
         """Count the operations of a pairwise product, with those of inverses; writing an entry of
         the result counts as 4."""
         labels = self._labels(left) | self._labels(right)
-        flops = 2 * math.prod([self._numbers[label] for label in labels])
+        flops = 2 * math.prod([self._sizes[label] for label in labels])
         flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
-        writing = 4 * self._numbers_of(left | right)
+        writing = 4 * self._entry_count(left | right)
         return flops + writing + self._inversion(left, right) + self._inversion(right, left)
 
     def _triangular(self, mask: int) -> bool:
@@ -193,7 +194,7 @@ class ContractionOrder:
         node, labels = self.factors[mask.bit_length() - 1]
         if not is_inverse(node):
             return 0.0
-        size = self._number(node.shape[-1])
+        size = self._number_of(node.shape[-1])
         product = self._labels(mask | other_mask)
         solved = [label for label in labels[-2:] if label not in product]
         if len(solved) == 1 and labels[-1] != labels[-2]:

@@ -66,6 +66,7 @@ def bind(
                 still_pending = _propagate(trial, pending, sizes)
                 is_image = any(label == _image_label(c) for c in pending)
                 trials.append((len(trial.conditions), is_image, label, trial, still_pending))
+        # with equally few conditions, the sources become loops: their image needs no division
         *_, binding, pending = min(trials, key=lambda entry: entry[:3])
     for label in labels:
         if label not in binding.indices:
@@ -76,7 +77,8 @@ def bind(
 
 
 def _propagate(binding: Binding, constraints: list[Constraint], sizes: Shape) -> list[Constraint]:
-    """Bind labels that follow from bound ones; returns the constraints that are still unused."""
+    """Bind labels that follow from bound ones; return the constraints that are still unused. Images
+    first: an index that is a product and a sum is cheaper than one by division."""
     pending = constraints
     while True:
         unused = [c for c in pending if not _bind_image(binding, c)]

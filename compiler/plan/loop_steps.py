@@ -1,4 +1,9 @@
-"""Loops over time: over single steps, and over segments of steps."""
+"""Loops over time: over single steps, and over segments of steps.
+
+Times follow one another also where the step is linear. By products of the steps' matrices two
+threads could take half of the times each (parallel prefix), but with (n³ + 2 n²) / 2 operations a
+time instead of n² for a state of n numbers.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +63,7 @@ class LoopSteps(Workspace):
         operands = _named_operands(loop.operands, loop.names, loop.following)
         following = substitute(loop.following, operands)
         parameters = [*operands.values()]
-        if not self._on_processor:  # the host would wait for numbers of the device
+        if not self._is_cpu:  # the host would wait for numbers of the device
             entries = {x: ir.Leaf(x.name, (sympy.S.One,)) for x in parameters if not x.ndim}
             numbers = {x: ir.einsum([(entry, ("one",))], ()) for x, entry in entries.items()}
             following = substitute(following, numbers)
@@ -186,7 +191,8 @@ class LoopSteps(Workspace):
         return view
 
     def _natural(self, node: ir.Node) -> Buffer:
-        """Return the buffer of a node with its axes in order; a scalar is the entry of a vector."""
+        """Return the buffer of a node with its axes in order; a scalar is the entry of a vector.
+        Constants are copied, as the module has them as doubles, also for kernels of singles."""
         view = self._place(node, range(node.ndim))
         if not view.is_natural or view.buffer.role == "constant" or not node.ndim:
             view = self._copied(node, range(node.ndim))

@@ -45,7 +45,7 @@ class MatrixSteps(Workspace):
     def _gemm(self, node: ir.Einsum, groups: Groups, view: View, accumulate: bool) -> None:
         """Multiply matrices by one call of BLAS, into a place that it can write to."""
         symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
-        if symmetric and self._on_processor and weighted(node) is not None:
+        if symmetric and self._is_cpu and weighted(node) is not None:
             if by_sizes(node.coefficient):
                 self._scaled(node, view, accumulate)
                 return
@@ -57,9 +57,15 @@ class MatrixSteps(Workspace):
             order = (*groups.batch, *groups.rows, *groups.columns)
             self._through(node, view, order, accumulate)
             return
-        core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
-        below = node in self._read_below_diagonal and core and view.is_natural and not accumulate
-        part = "lower" if below else "symmetric" if symmetric else "whole"
+        last_axes = {(node.ndim - 2,), (node.ndim - 1,)}
+        is_lower = (
+            node in self._read_below_diagonal
+            and {groups.rows, groups.columns} == last_axes
+            and view.is_natural
+            and not accumulate
+        )
+        part = "lower" if is_lower else "symmetric" if symmetric else "whole"
+        # the groups of the target are in the order of its memory, and its operands follow
         left = self._matrix(node, 0, groups.batch, target.first, groups.inner)
         right = self._matrix(node, 1, groups.batch, left.second, target.second)
         operands = (left.operand, left.transposed, right.operand, right.transposed)
@@ -67,7 +73,7 @@ class MatrixSteps(Workspace):
             self._triangle(node.factors[0], groups.batch, groups.rows),
             self._triangle(node.factors[1], groups.batch, groups.inner),
         )
-        if target.transposed:
+        if target.transposed:  # C' = B' A'
             operands = (right.operand, not right.transposed, left.operand, not left.transposed)
             triangles = (TRANSPOSED[triangles[1]], TRANSPOSED[triangles[0]])
         step = Gemm(
@@ -94,8 +100,9 @@ class MatrixSteps(Workspace):
         rows = self._place(samples, range(2))
         if not rows.is_natural or isinstance(samples, ir.Constant):
             return False
-        constant = isinstance(weights, ir.Constant)
-        weights_view = self._copied(weights, range(1)) if constant else self._place(weights)
+        # the module has constants as doubles, also for kernels of singles
+        is_constant = isinstance(weights, ir.Constant)
+        weights_view = self._copied(weights, range(1)) if is_constant else self._place(weights)
         operands = Operand(rows.buffer, samples.shape), Operand(weights_view.buffer, weights.shape)
         target = Operand(view.buffer, node.shape)
         comment = self._described(node, view, accumulate)
@@ -119,11 +126,14 @@ class MatrixSteps(Workspace):
             if is_symmetric and {*pair} <= {*group} and not is_small(node.sizes[pair[0]]):
                 pairs.append((position, pair))
         pairs.sort(key=lambda symmetric_pair: last_axis in symmetric_pair[1])
-        return pairs if self._on_processor else pairs[:1]
+        return pairs if self._is_cpu else pairs[:1]
 
     def _packed(self, node: ir.Node, pairs: Sequence[Pair]) -> View:
         """Compute a product that is symmetric in pairs of axes with one axis in memory for each
-        pair. A pair that is read along the last axis is then spread to two axes, on the CPU."""
+        pair, the lower triangle row by row.
+
+        On the CPU a pair that is read along the last axis is then spread to two axes: beyond the
+        diagonal, the entries of a row lie ever further apart in a packed triangle."""
         assert isinstance(node, ir.Einsum)
         order = list(self._read_orders.get(node, range(node.ndim)))
         factors: list[tuple[ir.Node, Sequence[Hashable]]] = list(node.factors)
@@ -131,7 +141,7 @@ class MatrixSteps(Workspace):
             factors[position] = self._half(node.factors[position], pair)
         single_axes = [axis for axis in order if not any(axis in pair for _, pair in pairs)]
         *_, (_, last_pair) = pairs
-        is_spread = self._on_processor and order[-1] in last_pair
+        is_spread = self._is_cpu and order[-1] in last_pair
         packed_pairs = [pair for _, pair in pairs if not is_spread or pair != last_pair]
         labels = [*packed_pairs, *single_axes, *([last_pair] if is_spread else [])]
         product = ir.einsum(factors, labels, node.coefficient)
@@ -177,18 +187,19 @@ class MatrixSteps(Workspace):
     def _matrix(
         self, node: ir.Einsum, position: int, batch: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> Matrix:
-        """Read a factor as matrices with rows over `first`, in this order; copy it if necessary.
-        The second factor has its columns in the order of `second`, the first one in any order."""
+        """Read a factor as matrices with rows over `first`, in this order; copy it if its layout
+        does not allow that. The second factor has its columns in the order of `second`; the columns
+        of the first factor may have any order, to which the second one's rows are matched."""
         factor, labels = node.factors[position]
         order: Sequence[int] = self._orders.get(factor, range(2))
         if factor.ndim > 2:
             axes = (*batch, *self._matrix_axes(node, labels, first, second))
             order = [labels.index(label) for label in axes]
-        constant = isinstance(factor, ir.Constant)
-        view = self._copied_factor(factor, order) if constant else self._place(factor, order)
+        is_constant = isinstance(factor, ir.Constant)  # a table of doubles, also for singles
+        view = self._copied_factor(factor, order) if is_constant else self._place(factor, order)
         matrix = as_matrix(view, labels, batch, first, node.sizes)
-        right_order = matrix is not None and (position == 0 or matrix.second == second)
-        if matrix is None or matrix.first != first or not right_order:
+        is_ordered = matrix is not None and (position == 0 or matrix.second == second)
+        if matrix is None or matrix.first != first or not is_ordered:
             for axes in ((*first, *second), (*second, *first)) if factor.ndim > 2 else ():
                 if not view.local and axes[-1] == axes_order(view, labels)[-1]:
                     # the copy reads and writes along contiguous memory
@@ -199,6 +210,7 @@ class MatrixSteps(Workspace):
         return matrix
 
     def _copied_factor(self, factor: ir.Node, order: Sequence[int]) -> View:
+        """Copy a factor with its axes in `order`, once for all products that read such a copy."""
         key = factor, tuple(order)
         if key not in self._copies:
             self._copies[key] = self._copied(factor, order)
@@ -207,8 +219,8 @@ class MatrixSteps(Workspace):
     def _matrix_axes(
         self, node: ir.Einsum, labels: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> ir.Labels:
-        """Order the axes of a factor's matrices in memory: as the factor's axes, the order in which
-        most arrays are filled; but the samples come last."""
+        """Order the axes of a factor's matrices in memory: as the factor's axes, so that the loops
+        that fill it write along contiguous memory; but the samples come last."""
         orders = [(*first, *second), (*second, *first)]
         if tuple(label for label in labels if label in orders[0]) == orders[1]:
             orders.reverse()

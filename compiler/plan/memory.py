@@ -12,8 +12,9 @@ from derivatrix.compiler.plan.visit import buffers
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps with allocations of their work buffers; buffers of one shape share memory if
-    one is last used before the other is first used."""
+    """Yield the steps with allocations of their work buffers. Buffers of one shape share memory if
+    one is last used before the other is first used; of several that are free, the one that was
+    used last."""
     sources = {step.buffer: step.source for step in steps if isinstance(step, Range)}
     work = [
         [b for b in dict.fromkeys(sources.get(b, b) for b in buffers(step)) if b.role == "work"]

@@ -1,5 +1,6 @@
 """Loops over time as kernels run them: stacked axes inside the step, so that one product serves all
-of them, and what does not depend on the carries computed before the loop."""
+of them, and values that do not depend on the carries computed before the loop, where one product
+serves all times."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from derivatrix.compiler.simplify import simplify
 def with_planned_loops(roots: Sequence[ir.Node]) -> list[ir.Node]:
     """Rewrite the loops below `roots` as kernels run them."""
     nodes = transformed(roots, _planned)
-    # what is computed before a loop is simplified again, and meets equal sums in another order
+    # expressions before a loop are simplified again: there, equal sums can have another order
     return transformed(nodes, _in_order) if nodes != [*roots] else nodes
 
 
@@ -192,8 +193,8 @@ def _unstacked(node: ir.Apply) -> ir.Node:
 
 
 def _hoisted(node: ir.Apply) -> ir.Node:
-    """Compute before a loop what its steps would repeat, or would compute time by time, without the
-    carries: functions of parameters once, products and operations for all times at once."""
+    """Compute before a loop those parts of its step that depend on no carry: functions of
+    parameters once, products and operations of slices for all times at once."""
     loop = node.operation.loop
     assert loop is not None
     arguments: dict[ir.Node, ir.Node] = {

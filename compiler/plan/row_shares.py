@@ -1,7 +1,8 @@
 """Kernels whose results are computed row by row: threads share the rows.
 
 One thread does not reach the bandwidth of a machine's memory. Every thread repeats the work that
-precedes the rows.
+precedes the rows. Chains of products, row by row in several phases with a barrier after each, are
+not shared: where one thread nearly saturates the memory, two took 0.8 to 1.4 times as long as one.
 """
 
 from __future__ import annotations

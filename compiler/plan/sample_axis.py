@@ -83,8 +83,8 @@ def supports_batch_last(node: ir.Node, samples: sympy.Symbol) -> bool:
 
 
 def operation_count(node: ir.Node) -> sympy.Expr:
-    """Estimate the scalar operations of a node; for an operation on matrices, those of a product of
-    its first argument with itself."""
+    """Estimate the scalar operations of a node; for an operation on matrices, those of squaring its
+    first argument, n³ for n rows, each counted as `OPS_PER_MATRIX_OP_MULTIPLY`."""
     match node:
         case ir.Einsum():
             points = product(tuple(node.sizes[label] for label in loop_indices(node).loops))

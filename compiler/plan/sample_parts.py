@@ -73,8 +73,8 @@ def partition_samples(
 
 
 def _has_large_work_arrays(kernel: Plan) -> bool:
-    """Return whether a kernel has work arrays of symbolic size, which should stay in the cache. Not
-    in loops over time, whose steps samples share."""
+    """Return whether a kernel has work arrays of symbolic size, which should stay in the cache.
+    False for loops over time: blocks of few samples would repeat the products of each step."""
     steps = [step for plan in (kernel, *kernel.variants) for step in plan.steps]
     if any(isinstance(step, Recurrence) for step in steps):
         return False

@@ -94,9 +94,9 @@ def _sums_over(
     large_ops = dict(zip(part_nodes, map(at_large, node_ops), strict=True))
     gemms = [node for node in part_nodes if product_groups(node)]
     grams = [node for node in gemms if isinstance(node, ir.Einsum) and weighted(node)]
-    is_blas_bound, is_gram_bound = (
-        bool(2 * sum(large_ops[node] for node in nodes) > sum(large_ops.values()))
-        for nodes in (gemms, grams)
+    is_blas_bound, is_gram_bound = (  # whether these products are most of the work
+        bool(2 * sum(large_ops[node] for node in products) > sum(large_ops.values()))
+        for products in (gemms, grams)
     )
     has_temporaries = any(
         samples in node.shape and not isinstance(node, ir.Leaf) for node in part_nodes

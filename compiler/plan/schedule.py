@@ -163,7 +163,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         solve = self._solved(node)
         groups = product_groups(node)
         # a device computes the entries side by side
-        if running := running_sum(node) if self._on_processor else None:
+        if running := running_sum(node) if self._is_cpu else None:
             self._running_sum(node, running, view, accumulate)
         elif solve is not None:
             self._solve(node, solve, view, accumulate)

@@ -53,7 +53,7 @@ ZERO, ONE = Number(sympy.S.Zero), Number(sympy.S.One)
 
 
 def simd_blocked(nest: LoopNest, names: Names) -> LoopNest:
-    """Split loops over samples into blocks, if a loop computes enough to gain from it."""
+    """Split into blocks those loops over samples that compute enough to gain from it."""
     body: list[Statement] = []
     for statement in nest.body:
         if isinstance(statement, Loop) and _gains(statement):

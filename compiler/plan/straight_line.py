@@ -44,7 +44,8 @@ Requirement = tuple[int, str, str]
 
 
 class TooLarge(Exception):
-    """A refusal of straight-line code: too long, costly to repeat, or of an unsupported form."""
+    """The refusal of straight-line code that is too long, repeats costly functions, or has nodes
+    that cannot be written out."""
 
 
 class StraightLine:

@@ -29,7 +29,7 @@ class Setting:
 
     arguments: the places of the inputs; roots: the nodes to compute; facts: node -> its facts of
     structure; plan: plans a kernel that this one calls; samples: the size of the axis that comes
-    last in memory; on_processor: whether the kernel is for the CPU, whose helpers it can call.
+    last in memory; is_cpu: whether the kernel is for the CPU, whose helpers it can call.
     """
 
     names: Names
@@ -37,8 +37,8 @@ class Setting:
     roots: Sequence[ir.Node]
     facts: Callable[[ir.Node], frozenset[str]]
     plan: Callable[..., Plan]
-    samples: sympy.Symbol | None = None
-    on_processor: bool = True
+    samples: sympy.Symbol | None
+    is_cpu: bool
 
 
 class Workspace(ABC):
@@ -50,7 +50,7 @@ class Workspace(ABC):
         self._facts = setting.facts
         self._names = setting.names
         self._samples = setting.samples
-        self._on_processor = setting.on_processor
+        self._is_cpu = setting.is_cpu
         self._views = dict(setting.arguments)
         self._output_views: dict[ir.Node, View] = {}
         self._prepared: set[ir.Node] = set()
@@ -86,6 +86,7 @@ class Workspace(ABC):
         return node.ndim > 1 and self._samples in node.shape
 
     def _move_samples(self, kernel: Kernel, node: ir.Node, source: View, target: View) -> None:
+        """Copy a node between samples first and samples last: a transpose of matrices."""
         entries = product(node.shape[1:])
         shapes = [
             (*node.shape[:1], entries) if view.is_natural else (entries, *node.shape[:1])
@@ -97,6 +98,7 @@ class Workspace(ABC):
     # Places
 
     def _view_of(self, node: ir.Node) -> View | None:
+        """Return the place of a node that is computed, or of a constant array; None for others."""
         if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
             name = f"constant_{node.key[1:]}"
             self.constants[name] = node.array
@@ -157,6 +159,7 @@ class Workspace(ABC):
         self._dense(node, view, accumulate)
 
     def _copied(self, node: ir.Node, order: Sequence[int]) -> View:
+        """Copy a node to a work array with axes in `order`, whatever place it has already."""
         source = self._view_of(node)
         name = f"{source.buffer.name}_copy" if source else self._letter(node, order)
         view = self._fresh(node.shape, order, name)

@@ -79,10 +79,8 @@ class Grouping:
     def _merged(self, left: Part, right: Part) -> Part | None:
         """Merge two parts; None if they have no label in common, or the product is larger."""
         union = left.labels | right.labels
-        labels_elsewhere = self._inputs.union(
-            self._outputs, *self._masks, *(part.labels for part in self._other_parts(left, right))
-        )
-        labels = union & labels_elsewhere
+        labels_of_others = [part.labels for part in self._other_parts(left, right)]
+        labels = union & self._inputs.union(self._outputs, *labels_of_others, *self._masks)
         if not left.labels & right.labels and not union <= self._inputs & self._outputs:
             return None
         sides = (left.labels, right.labels, self._inputs, self._outputs)

@@ -36,14 +36,14 @@ def frechet_blocks(arrays):
 
 
 @compiled()
-def last_entries(results, row, column, out):
-    """out (stack, n, n) = the block at `row` and `column` of the last entry of the Fréchet blocks
-    `results` (stack, 2**k, ...)."""
+def last_entries(results, top, out):
+    """out (stack, n, n) = the block of the last entry of the Fréchet blocks `results` (stack, 2**k,
+    ...) that begins at row `top` and column 0."""
     stack, n, _ = out.shape
     for s in range(stack):
         for i in range(n):
             for j in range(n):
-                out[s, i, j] = results[s, -1, row + i, column + j]
+                out[s, i, j] = results[s, -1, top + i, j]
 
 
 @compiled()

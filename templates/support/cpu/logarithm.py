@@ -107,5 +107,5 @@ def logm(*arrays):
             return False
         gemm(1.0, vectors[s], True, y[s, -1], False, 0.0, half)
         gemm(1.0, half, False, vectors[s], False, 0.0, y[s, -1])
-    last_entries(y, 0, 0, out)
+    last_entries(y, 0, out)
     return True

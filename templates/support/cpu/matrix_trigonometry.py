@@ -39,14 +39,14 @@ def rotations(x):
 def cosm(*arrays):
     """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
     out."""
-    last_entries(rotations(frechet_blocks(arrays)), 0, 0, arrays[-1])
+    last_entries(rotations(frechet_blocks(arrays)), 0, arrays[-1])
 
 
 @compiled(counted=True)
 def sinm(*arrays):
     """out (stack, n, n) = the k-th derivative of the sine at A, for arrays A, E_1, ... E_k,
     out."""
-    last_entries(rotations(frechet_blocks(arrays)), arrays[0].shape[1], 0, arrays[-1])
+    last_entries(rotations(frechet_blocks(arrays)), arrays[0].shape[1], arrays[-1])
 
 
 @compiled(counted=True)
@@ -99,5 +99,5 @@ def tanhm(*arrays):
     for s in range(x.shape[0]):
         if not tanhm_blocks(x[s], y[s]):
             return False
-    last_entries(y, 0, 0, arrays[-1])
+    last_entries(y, 0, arrays[-1])
     return True
