@@ -108,8 +108,8 @@ class LoopSteps(Workspace):
         }
         arguments = tuple(argument for argument, _ in node.arguments)
         states = self._run_segments(node.operation, arguments, results)
-        end = sympy.S.Zero if segments.is_reversed else states[0].shape[0] - 1
         for position in results.keys() & range(len(states)):
+            end = sympy.S.Zero if segments.is_reversed else states[position].shape[0] - 1
             self.steps.append(_copied_state(states[position], end, results[position]))
 
     def _run_segments(

@@ -67,6 +67,12 @@ def test_kernels(declaration: Callable[[], Any]) -> None:
     _check(plain.with_kinds(kinds), segmented.with_kinds(kinds))
 
 
+def test_jacobian_by_an_input_that_no_carry_depends_on() -> None:
+    plain, segmented = loops.chebyshev(), with_checkpoint(loops.chebyshev, 3)
+    jacobians = [case.function.with_kinds(["jacobian"]) for case in (plain, segmented)]
+    _check(*jacobians, lengths=(0, 1, 4))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_carries_and_outputs(reverse: bool) -> None:
     """Carries and outputs of several shapes, and a step that reads the number of steps and a size
