@@ -1,4 +1,4 @@
-"""Structural factors as index arithmetic: which labels are loops, what the others are."""
+"""Structural factors as index arithmetic: labels become loops, or expressions of loop indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop nests: entries of nodes as scalars, the order of loops, and what is computed where."""
+"""Loop nests: entries of nodes as scalars, the order of loops, and the loop that a value is in."""
 
 from __future__ import annotations
 

@@ -201,21 +201,19 @@ class LoopSteps(Workspace):
     def _output_buffers(
         self, node: ir.Apply, target: Buffer, order: Callable[[int], Sequence[int]] = range
     ) -> list[Buffer]:
-        """Return the buffers of all outputs of an operation. `target` is that of `node`; the others
-        have their axes in `order`, and later readers find their entries there."""
-        buffers = []
+        """Return the buffers of all outputs of an operation: `target` for `node`, and buffers with
+        axes in `order` for the others, where later readers find their entries."""
         cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
-        for position in range(len(node.operation.shapes(cores, node.parameters))):
-            sibling = node.sibling(position)
-            if sibling is node:
-                buffers.append(target)
-                continue
-            buffers.append(self._result_buffer(sibling, order(sibling.ndim)))
-        return buffers
+        count = len(node.operation.shapes(cores, node.parameters))
+        return [
+            target if sibling is node else self._result_buffer(sibling, order(sibling.ndim))
+            for sibling in map(node.sibling, range(count))
+        ]
 
     def _result_buffer(self, node: ir.Node, order: Sequence[int]) -> Buffer:
-        """Return a place for one of several results of an operation, with axes in `order`: the
-        output of the kernel that it is, if it is one. Later readers find its entries there."""
+        """Return a place for one of several results of an operation, with axes in `order`, where
+        later readers find its entries: an output of the kernel if the result is one, else a work
+        array."""
         view = self._output_views.get(node)
         if view is None or not view.has_order(order) or self._view_of(node) is not None:
             view = self._fresh(node.shape, order, self._letter(node, order))

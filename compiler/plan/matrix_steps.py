@@ -91,8 +91,8 @@ class MatrixSteps(Workspace):
         self.steps.append(renamed(step, renames))
 
     def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
-        """Compute a symmetric product as A' diag(w) A; False unless it is one, and the rows of A
-        are contiguous in memory."""
+        """Compute a symmetric product of the form A' diag(w) A by one call; return False for other
+        products, and if the rows of A are not contiguous in memory."""
         factors = weighted(node)
         if factors is None or view.local or len(view.buffer.shape) != 2:
             return False

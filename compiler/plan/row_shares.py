@@ -77,7 +77,8 @@ class border(sympy.Function):
 
 def partition_rows(plan: Plan) -> tuple[Partition, ...]:
     """Partition a kernel by the rows of its outputs; nothing if that does not pay, or if rows
-    depend on each other. `ops` is what a second thread takes over."""
+    depend on each other. `Partition.ops`: the divided operations minus those that each thread
+    repeats."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     outputs = {buffer for buffer in buffers(steps) if buffer.role == "output"}
     if not all(

@@ -1,8 +1,8 @@
 """Kernels whose results are sums over samples, as gradients by parameters are: threads share the
 samples, and each sums over blocks of samples whose temporary arrays stay in the cache.
 
-The kernel of a part computes the results of some samples; those of all parts are added up. Terms
-that are no sums over samples are added in the first part only.
+The kernel of a part computes the sums over some samples, and the sums of all parts are added up.
+Only the first part adds the terms that are no sums over samples.
 """
 
 from __future__ import annotations

@@ -36,10 +36,12 @@ class Solver:
     flags: tuple[bool, ...] = ()
 
     def kernel(self, task: str) -> Kernel:
-        """Return the kernel for a task. Tasks and parameters: "factor" (matrices, pivots);
-        "invertible" (factored matrices); "solve_rows" and "solve_columns", or "solve" if the
-        samples come last in memory, (factored matrices, right-hand sides, flags), in place;
-        that of an operation (`Operation.factor_kernel`: factored matrices, out)."""
+        """Return the kernel for a task. Tasks, with the parameters of the kernels:
+
+        "factor" (matrices, pivots); "invertible" (factored matrices);
+        "solve_rows", "solve_columns", or "solve" if the samples come last in memory (factored
+        matrices, right-hand sides, flags), in place;
+        `Operation.factor_kernel`, the task of an operation (factored matrices, out)."""
         if self.definite and task == "logabsdet":
             task = "logdet"
         return self.names.format(task)
@@ -105,8 +107,8 @@ def match_solve(einsum: ir.Node) -> Solve | None:
 
 
 def kernel_names(roots: Iterable[ir.Node]) -> set[str]:
-    """Collect the names that the kernels of the operations in these nodes have in a module, and
-    what users' kernels read there."""
+    """Collect the names of the kernels of operations below `roots`, and of the globals that users'
+    kernels read: variables of a kernel with these names would hide them in a module."""
     operations = (node.operation for node in ir.topological(roots) if isinstance(node, ir.Apply))
     kernels = {kernel for op in operations for kernel in (op.kernel, op.columns) if kernel}
     read = (_globals_read(kernel) for kernel in kernels if not isinstance(kernel, str))

@@ -93,7 +93,8 @@ class _Join:
         return None
 
     def _inlined(self, remainder: Product) -> ir.Node:
-        """Return the node of a product; if it is one factor with one reader, inline that factor."""
+        """Return the node of a product; a product that is its only factor is inlined, unless other
+        nodes read that factor, too."""
         (node, _), *further_factors = remainder.factors
         if not further_factors and isinstance(node, ir.Einsum) and self.uses[node] <= 1:
             remainder = remainder.inlined(0)

@@ -1,4 +1,4 @@
-"""Grouping the factors of an operator: those of one part are multiplied once, when the operator is
+"""Groups of the factors of an operator: a group is one array, multiplied once, when the operator is
 made.
 
 Two factors become one part if that costs no more than it saves in `EXPECTED_PRODUCTS` products with

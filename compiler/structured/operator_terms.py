@@ -61,8 +61,8 @@ class SharedParts:
     nodes: dict[ir.Node, None] = field(default_factory=dict)
 
     def add(self, node: ir.Node, labels: ir.Labels) -> ir.Factor:
-        """Add an array; return its factor, or that of its transpose if this is a part already, or
-        the node just transposes it."""
+        """Add an array and return its factor; the factor of the transpose instead, if the transpose
+        is a part already, or if the node only transposes another one."""
         if node not in self.nodes and node.ndim == 2:
             base = ir.transposed(node)
             transpose = base or _transposed_product(node)

@@ -57,8 +57,8 @@ def samples_first(last, out):
 
 @compiled()
 def cholesky_factor_batch_last(lower):
-    """Factor each matrix lower[:, :, s] of (n, n, stack) in place; what is above the diagonal
-    stays. False where one is not positive definite."""
+    """Factor each matrix lower[:, :, s] of (n, n, stack) in place; entries above the diagonal stay.
+    False where one is not positive definite."""
     n, _, stack = lower.shape
     for j in range(n):
         for k in range(j):

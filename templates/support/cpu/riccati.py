@@ -146,8 +146,8 @@ def is_stable(form, discrete):
 @compiled(counted=True)
 def closed_loop(a, b, q, r, discrete, x, closed, residual):
     """closed = C = A - B K with the gain K that is optimal for the cost-to-go x (1, n, n); residual
-    = that of the equation, in a form without differences of large terms: C' X C + Q + K' R K - X if
-    `discrete`, else C' X + X C + Q + K' R K. False where there is no optimal gain."""
+    = the equation's residual at x, in a form without differences of large terms: if `discrete`
+    C' X C + Q + K' R K - X, else C' X + X C + Q + K' R K. False where there is no optimal gain."""
     n, m = b.shape
     weight, gain = empty((1, m, m), np.float64), empty((1, n, m), np.float64)
     costs, half = empty((n, m), np.float64), empty((n, n), np.float64)
