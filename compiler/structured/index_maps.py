@@ -109,7 +109,10 @@ class IndexMaps:
         resolved = {
             label: _composed(index_map, self._index_maps) for label, index_map in index_maps.items()
         }
-        if not all(self._fits(label, index_map) for label, index_map in resolved.items()):
+        if any(
+            index_map is None or label in self._index_maps or label in index_map.labels
+            for label, index_map in resolved.items()
+        ):
             return False
         updated = {
             label: _composed(index_map, resolved) for label, index_map in self._index_maps.items()
@@ -119,10 +122,6 @@ class IndexMaps:
         self._index_maps = {**updated, **resolved}  # type: ignore[dict-item]
         self._sources.update(dict.fromkeys(index_maps, factor))
         return True
-
-    def _fits(self, label: int, index_map: IndexMap | None) -> bool:
-        is_new = label not in self._index_maps
-        return index_map is not None and is_new and label not in index_map.labels
 
 
 def _composed(

@@ -16,10 +16,9 @@ BESSEL = {
     for kind in "jyik"
     for order in "01v"
 }
-SPECIAL = {name: f"special.{name}" for name in ("digamma", "erfinv", "scaled_normcdf", "zeta")}
 SCALARS = {
     **{name: f"elementary.real_{name}" for name in ("sign", "mod", "maximum", "minimum")},
-    **SPECIAL,
+    **{name: f"special.{name}" for name in ("digamma", "erfinv", "scaled_normcdf", "zeta")},
     **BESSEL,
 }
 """Operator of a scalar -> its function, for those that have one here."""

@@ -69,9 +69,8 @@ class _LoopOperator(_Operator):
             return np.stack(products, axis=1)
         if not all(self.shape):
             return np.zeros(self.shape[0], array.dtype)
-        multiply = self._derivatives.multiply
-        if self._is_transposed:
-            multiply = self._derivatives.multiply_transposed
+        derivatives = self._derivatives
+        multiply = derivatives.multiply_transposed if self._is_transposed else derivatives.multiply
         row, column = self._block
         return multiply(row, column, array.reshape(self._input_shape)).reshape(-1)
 

@@ -539,8 +539,7 @@ def register(library, name):
     """Register SciPy's BLAS or LAPACK routine in single and double precision; return the end of its
     name for LLVM, after "s" or "d"."""
     for prefix in "sd":
-        module = linear_algebra(f"cython_{library}")
-        add_symbol(f"{prefix}{name}_derivatrix", module, prefix + name)
+        add_symbol(f"{prefix}{name}_derivatrix", linear_algebra(f"cython_{library}"), prefix + name)
     return f"{name}_derivatrix"
 
 
