@@ -221,10 +221,8 @@ def _merge_sides(terms: Sequence[Term], side: str) -> list[Term]:
     for term in terms:
         term = _renumber(term, (opposite, "parts", side))
         labels = frozenset(_labels(getattr(term, side)))
-        key = (
-            *(term.coefficient, term.sizes, getattr(term, opposite), term.parts, term.masks),
-            labels,
-        )
+        factors = term.coefficient, term.sizes, term.parts, term.masks
+        key = (*factors, getattr(term, opposite), labels)
         if key in groups:
             index_maps = getattr(groups[key], side) + getattr(term, side)
             groups[key] = replace(groups[key], **{side: index_maps})
