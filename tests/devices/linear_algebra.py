@@ -297,6 +297,22 @@ def test_qr(device, way, stack, p, k):
     assert not device.failed
 
 
+def test_qr_of_large_and_small_columns(device):
+    """Squares of their entries overflow and underflow."""
+    exponents = np.array([1, -1]) * (600 if device.dtype == "float64" else 90)
+    a = device.normal(2, 4, 2)
+    scaled = np.ldexp(a, exponents)
+    q, r = device.run.empty(a.shape), device.run.empty((2, 2, 2))
+    factors.thin_qr(device.run, device.put(scaled), q, r, 0)
+    device.close(q.copy_to_host() @ np.ldexp(r.copy_to_host(), -exponents), a)
+    for exponent in exponents:
+        result = device.call(
+            factors.full_rank_pinv, (device.put(np.ldexp(a, exponent)),), 0, out=(2, 2, 4)
+        )
+        device.close(np.ldexp(result, exponent), np.linalg.pinv(a))
+    assert not device.failed
+
+
 @pytest.mark.parametrize(
     "what, kernel, shapes",
     [

@@ -383,3 +383,18 @@ def test_special(operator):
     if operator == "zeta":
         expected[-1] = scipy.special.zeta(2, 0.7) + 1 / 0.09
     np.testing.assert_allclose(actual, expected, 1e-12, 1e-14)
+
+
+BESSEL_LIMITS = {
+    "bessel_k": [(2, np.inf), (1e3, 1e3), (1500, 1400), (2000, 2000), (1000, 500), (0.5, 0.0)],
+    "bessel_j": [(-0.5, 0.0), (-1.5, 0.0), (-2, 0.0), (0, 0.0), (0.5, 0.0)],
+}
+
+
+@pytest.mark.parametrize("name", BESSEL_LIMITS)
+def test_bessel_functions_at_their_limits(name):
+    """At the ends of their domains, and where the terms of a sum overflow or underflow."""
+    orders, x = np.array(BESSEL_LIMITS[name]).T.copy()
+    function = {"bessel_k": scipy.special.kv, "bessel_j": scipy.special.jv}[name]
+    actual = elementwise(f"{name}(x, y)", len(x), orders, x)
+    np.testing.assert_allclose(actual, function(orders, x), 1e-11, 0)

@@ -67,9 +67,16 @@ def positive_i(order, x):
 
 @device
 def positive_k(order, x):
-    """K of order >= 0 and x > 0: the integral of exp(-x cosh t) cosh(order t) over t from 0 on."""
-    step = min(0.1, 0.5 / math.sqrt(math.hypot(x, order)))
-    total = 0.5
+    """K of order >= 0 and x >= 0: the integral of exp(-x cosh t) cosh(order t) over t from 0 on,
+    as exp(shift - x) times that of exp(x - x cosh t - shift) cosh(order t)."""
+    if x == 0 or x == math.inf:
+        return math.inf if x == 0 else 0.0
+    length = math.hypot(x, order)
+    # the integrand may overflow where K does not. Rounded, its largest exponent leaves no rounding
+    # error in shift - x
+    shift = math.floor(order * (math.log(length + order) - math.log(x)) - (length - x))
+    step = min(0.1, 0.5 / math.sqrt(length))
+    total = 0.5 * math.exp(-shift)
     peak = 0.0
     exponent = 0.0
     t = 0.0
@@ -79,8 +86,8 @@ def positive_k(order, x):
         fall = -2.0 * x * half * half
         exponent = fall + order * t
         peak = max(peak, exponent)
-        total += 0.5 * (math.exp(exponent) + math.exp(fall - order * t))
-    return math.exp(-x) * (total * step)
+        total += 0.5 * (math.exp(exponent - shift) + math.exp(fall - order * t - shift))
+    return math.exp(shift - x) * (total * step)
 
 
 @device
@@ -111,9 +118,7 @@ def bessel_k(order, x):
     """The modified Bessel function of the second kind; infinite at zero, nan below."""
     order = float(order)
     x = float(x)
-    if not x > 0:
-        return math.inf if x == 0 else math.nan
-    return positive_k(abs(order), x)
+    return positive_k(abs(order), x) if x >= 0 else math.nan
 
 
 @device
@@ -205,9 +210,9 @@ def bessel_j(order, x):
     sign = parity(order)
     if not size < math.inf or (x < 0 and sign == 0):
         return 0.0 if x == math.inf else math.nan
-    if size == 0:
-        return 1.0 if order == 0 else (0.0 if order > 0 or sign != 0 else math.nan)
-    j, y = positive_jy(abs(order), size)
+    j, y = 1.0 if order == 0 else 0.0, -math.inf
+    if size > 0:
+        j, y = positive_jy(abs(order), size)
     if order < 0 and sign == 0:
         cosine, sine = cos_sin_pi(-order)
         j = cosine * j - sine * y

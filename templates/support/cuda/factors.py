@@ -10,7 +10,9 @@ from numba import cuda
 from .base import THREADS, device, kernel, position
 from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
+from .elementary import real_maximum
 from .libraries import by_library, fail, qr_by_library
+from .norms import power_below
 from .shares import MAXIMUM, reduced
 from .triangular import triangular_inverse, triangular_solve_columns
 
@@ -116,7 +118,7 @@ def largest_row_sum(a, shared):
         total = a.dtype.type(0)
         for j in range(a.shape[1]):
             total += abs(a[i, j])
-        largest = total if total > largest or total != total else largest
+        largest = real_maximum(total, largest)
     return reduced(largest, cuda.blockDim.x, shared, MAXIMUM)
 
 
@@ -127,7 +129,8 @@ def qr_of_columns(run, columns, basis, r):
     if by_library(run, "a QR factorisation", p):
         qr_by_library(columns, basis)
     else:
-        run.launch_matrices(householder_qr, stack, k, columns, basis, run.empty((stack, k)))
+        work = run.empty((stack, k)), run.empty((stack, k), np.float64)
+        run.launch_matrices(householder_qr, stack, k, columns, basis, *work)
     run.launch_matrices(finish_qr, stack, p if k else 0, columns, basis, r)
 
 
@@ -186,17 +189,26 @@ def reflect(w, i, x, scale):
             x[e] -= total * w[i, e]
 
 
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1]")
-def householder_qr(columns, basis, diagonal):
+@kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], float64[:, ::1]")
+def householder_qr(columns, basis, diagonal, scales):
     """Householder's method, a block for each matrix, whose columns are the rows of `columns`.
 
     Row i becomes column i of R: its entries before i, entry i, which is in `diagonal` until the
     end, and from entry i on the reflector v of step i. With v = x - b e, |b| = |x|, the reflection
-    is I - v v' / |b v[0]| (Golub and Van Loan, 5.1)."""
+    is I - v v' / |b v[0]| (Golub and Van Loan, 5.1). diagonal, scales (stack, k): work arrays."""
     stack, k, p = columns.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
         w, x = columns[s], basis[s]
+        # squares of unscaled entries could overflow or underflow; Q is the same for scaled columns
+        for j in range(t, k, width):
+            largest = w.dtype.type(0)
+            for e in range(p):
+                largest = real_maximum(abs(w[j, e]), largest)
+            scales[s, j] = power_below(largest)
+            for e in range(p):
+                w[j, e] *= scales[s, j]
+        cuda.syncthreads()
         for i in range(k):
             norm = w.dtype.type(0)
             for e in range(i, p):
@@ -218,8 +230,10 @@ def householder_qr(columns, basis, diagonal):
             for i in range(j, -1, -1):
                 reflect(w, i, x[j], abs(diagonal[s, i] * w[i, i]))
         cuda.syncthreads()
-        for i in range(t, k, width):
-            w[i, i] = diagonal[s, i]
+        for j in range(t, k, width):
+            w[j, j] = diagonal[s, j]
+            for e in range(j + 1):
+                w[j, e] /= scales[s, j]
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1]")
