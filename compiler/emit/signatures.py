@@ -23,12 +23,16 @@ def signature_text(plan: Plan) -> str:
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"
 
 
+def operand_names(plan: Plan) -> list[str]:
+    """List the parameters of a kernel for its arguments and results; those that select a part of
+    the work follow them."""
+    arguments = [argument.local for argument in plan.arguments]
+    return [*arguments, *(buffer.name for _, buffer in plan.outputs)]
+
+
 def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     """Map the public names of sizes to their names within the kernel."""
-    return {
-        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
-        for size in plan.sizes
-    }
+    return {symbol(size.name): sympy.Symbol(size.local) for size in plan.sizes}
 
 
 def with_public_sizes(plan: Plan, expression: sympy.Expr) -> sympy.Expr:

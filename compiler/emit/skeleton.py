@@ -11,6 +11,7 @@ import numpy as np
 
 from derivatrix.compiler.emit.description import ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, definitions, support_digest, support_files
+from derivatrix.compiler.emit.signatures import operand_names
 from derivatrix.compiler.emit.texts import literal, quoted
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.plan.visit import all_names
@@ -38,6 +39,7 @@ def environment(autoescape: bool = False) -> jinja2.Environment:
     """Return the environment of the templates; autoescape: escape values for HTML."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("derivatrix.templates", ""),
+        # a misspelt name in a template is an error; by default it would print nothing
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -79,9 +81,7 @@ def check_names(
     aliases = {alias for _, _, alias in imports.packages}
     module_names = {*HEADING, *aliases, *imports.names, *names}
     for plan in plans:
-        arrays = [argument.local for argument in plan.arguments]
-        arrays += [buffer.name for _, buffer in plan.outputs]
-        parameters = {*arrays, *(size.local for size in plan.sizes)}
+        parameters = {*operand_names(plan), *(size.local for size in plan.sizes)}
         constants = {name for name, _ in plan.constants}
         hidden = (parameters | {*all_names(plan.steps)}) & {*module_names, f"check_{plan.name}"}
         for name in sorted(hidden | parameters & constants):

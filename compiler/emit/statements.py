@@ -19,6 +19,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Loop,
     Plan,
+    Recurrence,
     Require,
     Scalar,
     Start,
@@ -36,7 +37,7 @@ class Printer(Infix):
     """A printer that records the `names` in its texts: sizes, loop indices, functions, packages."""
 
     multiplied = False
-    """Whether powers of sizes are written as products."""
+    """True to write powers of sizes as products."""
     real = "float"
     """The type that sizes have in floating-point arithmetic."""
     library = "math"
@@ -74,6 +75,12 @@ class Printer(Infix):
         if value.is_Integer:
             return str(value)
         return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(float(value))
+
+    def time_loop(self, step: Recurrence) -> str:
+        """Print the head of a loop over time."""
+        length = self.index(step.length)
+        times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
+        return f"for {step.index} in {times}:"
 
     def choice(
         self, variants: Sequence[tuple[str, sympy.Expr, Plan]], call: Callable[[Plan], str]

@@ -39,8 +39,8 @@ def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
     names = [function.name for function in module.everything]
     kernels = [f"{function.name}_kernel" for function in module.functions if on_host]
     kernels += ["KERNELS"] if target.kernel_table else []
-    public = [*FACTS, *kernels, *names, *(each.name for each in classes)]
-    rows = [each.fields for each in classes if each.name.endswith("Row")]
+    public = [*FACTS, *kernels, *names, *(named_tuple.name for named_tuple in classes)]
+    rows = [named_tuple.fields for named_tuple in classes if named_tuple.name.endswith("Row")]
     has_outputs = not isinstance(module.facts["DECLARATION"], str)
     shapes = [a.shape for function in module.everything for a in function.plan.arguments]
     return (

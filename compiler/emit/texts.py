@@ -39,11 +39,11 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def assignment(names: list[str], value: str) -> str:
-    """Write an assignment of the parts of a value to names."""
-    left = f"{', '.join(names)}{',' if len(names) == 1 else ''}"
-    if len(left) + len(value) > 97:
-        left = "\n".join(wrapped(f"({left})", 96 - len(value), "    "))
-    return f"{left} = {value}"
+    """Write an assignment that unpacks a value to names."""
+    targets = f"{', '.join(names)}{',' if len(names) == 1 else ''}"
+    if len(targets) + len(value) > 97:
+        targets = "\n".join(wrapped(f"({targets})", 96 - len(value), "    "))
+    return f"{targets} = {value}"
 
 
 def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) -> list[str]:
@@ -60,7 +60,7 @@ def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) 
 
 
 def code_lines(line: str, width: int = 96) -> list[str]:
-    """Break a long line of code at spaces within brackets, as few of them as can be, but not in
+    """Break a long line of code at spaces within brackets, the outermost ones that fit, but not in
     strings."""
     spaces, indent, start = _spaces(line), "", 0
     further = " " * (len(line) - len(line.lstrip()) + 8)
@@ -78,8 +78,8 @@ def code_lines(line: str, width: int = 96) -> list[str]:
 
 
 def _spaces(line: str) -> list[tuple[int, int]]:
-    """List the places of spaces within brackets and outside of strings, with how many brackets are
-    around them."""
+    """List the spaces within brackets and outside of strings: (place, number of brackets around
+    it)."""
     spaces, depth, quote = [], 0, ""
     for place, letter in enumerate(line):
         if letter in ("'", '"') and quote in ("", letter):

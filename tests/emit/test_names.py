@@ -166,3 +166,13 @@ def bodies(text: str) -> list[str]:
     """The functions of a module, without the decorators, which have its name in texts."""
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     return [ast.dump(ast.Module(node.body, [])) for node in functions if node.name[0] != "_"]
+
+
+def test_names_of_scalars_between_kernels() -> None:
+    """The arrays that hold a sum for other kernels of a device, `_kept_a0`, are no inputs."""
+    n = dx.dims("n")
+    a, b = dx.vector("kept_a0", n), dx.vector("b", n)
+    function = dx.function("f", [a, b], dx.exp(a @ a) * (b @ b), wrt=[b])
+    text = generate(function, "cuda").text
+    assert "_kept_a0" in text
+    compile(text, "module", "exec")

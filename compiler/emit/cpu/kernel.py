@@ -9,6 +9,7 @@ from typing import Literal
 import sympy
 
 from derivatrix.compiler.emit.cpu.array_calls import Combination, combination, copied, split_loops
+from derivatrix.compiler.emit.signatures import operand_names
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
 from derivatrix.compiler.emit.texts import call_lines, wrapped
@@ -63,24 +64,21 @@ FUNCTIONS = {
     "mod": "np.mod",
     "maximum": "np.maximum",
     "minimum": "np.minimum",
-    "abs": "abs",
     "times": "times",
-    "scaled": "scaled",
-    "unscaled": "unscaled",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
     **{operator: kernel_name(path) for operator, path in cpu.SCALARS.items()},
 }
-"""Spelling of the operators of `steps.Operate` in kernels."""
+"""Spelling of the operators of `steps.Operate` in kernels, for those not called by their own name.
+"times" is among them because LLVM may reorder what is written as `*`."""
 
 MAX_LINE_LENGTH = 96
 """Most characters of a line in a kernel, without its indentation."""
-REDUCING = 'fastmath={"reassoc"}'
+REDUCTION_FLAGS = 'fastmath={"reassoc"}'
 """Flags for loops that add up numbers: LLVM vectorises a sum only if it may reorder its terms."""
-EXACT = ""
-STRAIGHT = 'fastmath={"contract", "reassoc"}'
+STRAIGHT_LINE_FLAGS = 'fastmath={"contract", "reassoc"}'
 """Flags for straight-line code, which LLVM may compute by fused multiply-adds."""
-POLYNOMIAL = 'fastmath={"contract", "nsz", "reassoc"}'
+POLYNOMIAL_FLAGS = 'fastmath={"contract", "nsz", "reassoc"}'
 """Flags for sums and products only, where the sign of a zero affects only the sign of a zero."""
 
 
@@ -139,7 +137,7 @@ def kernel_text(plan: Plan, owner: str, summary: str, checked: str | None = None
     if checked is not None:
         heading = _commented(heading[0], checked)
     heading += call_lines(f"def {plan.name}", parameters(plan), ":")
-    check = call_lines(f"check_{plan.name}", array_parameters(plan))
+    check = call_lines(f"check_{plan.name}", operand_names(plan))
     return KernelText(
         plan.name,
         tuple(heading),
@@ -240,11 +238,12 @@ def newton_text(step: Newton) -> NewtonText:
 
 
 def _fast_math(nests: Sequence[LoopNest]) -> str:
-    """Choose the flags of inexact arithmetic that the compiler may use in a kernel."""
+    """Choose the flags of inexact arithmetic that LLVM may use in a kernel; none ("") without sums:
+    then reordering gains nothing."""
     if any(nest.straight for nest in nests):
         operators = {operation.operator for nest in nests for operation in operations(nest.body)}
-        return POLYNOMIAL if operators <= {"add", "mul", "neg"} else STRAIGHT
-    return REDUCING if any(_reduces(nest.body) for nest in nests) else EXACT
+        return POLYNOMIAL_FLAGS if operators <= {"add", "mul", "neg"} else STRAIGHT_LINE_FLAGS
+    return REDUCTION_FLAGS if any(_reduces(nest.body) for nest in nests) else ""
 
 
 def _reduces(body: Iterable[Statement]) -> bool:
@@ -259,13 +258,7 @@ def _reduces(body: Iterable[Statement]) -> bool:
 
 def parameters(plan: Plan) -> list[str]:
     """List the parameters of a kernel."""
-    return [*array_parameters(plan), *plan.part_parameters]
-
-
-def array_parameters(plan: Plan) -> list[str]:
-    """List the parameters of a kernel without those that select a part of the work."""
-    arguments = [argument.local for argument in plan.arguments]
-    return [*arguments, *(buffer.name for _, buffer in plan.outputs)]
+    return [*operand_names(plan), *plan.part_parameters]
 
 
 class _Writer(Statements):
@@ -373,8 +366,6 @@ class _Writer(Statements):
 
     def _recurrence(self, step: Recurrence) -> StepText:
         """Print a loop that calls the kernel of a step."""
-        length = self.index(step.length)
-        times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
         targets = []
         for target in step.targets:
             text = self._operand(target)
@@ -383,8 +374,8 @@ class _Writer(Statements):
                 text = f"{target.buffer.name}[{self.index(at)} : {self.index(at + 1)}]"
             targets.append(text)
         call = self._call(step.step.name, [*map(self._operand, step.arguments), *targets])
-        head = f"for {step.index} in {times}:"
-        return StepText(f"scan: {step.comment}", (head, *(f"    {line}" for line in call)))
+        lines = (self.time_loop(step), *(f"    {line}" for line in call))
+        return StepText(f"scan: {step.comment}", lines)
 
     def _combined(self, step: Combination) -> list[str]:
         """Print the call that combines arrays, after the statements that compute its numbers."""

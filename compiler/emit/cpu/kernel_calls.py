@@ -11,10 +11,9 @@ from functools import cache
 
 import sympy
 
-from derivatrix.compiler.emit.cpu.kernel import array_parameters
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.public_functions import if_lines, indented, size_lines, variable
-from derivatrix.compiler.emit.signatures import lengths, with_public_sizes
+from derivatrix.compiler.emit.signatures import lengths, operand_names, with_public_sizes
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.nominal_sizes import product
@@ -70,10 +69,10 @@ def kernel_call(plan: Plan) -> KernelCall:
     """Write the call of the kernel of a plan."""
     passed, counts = _passed(plan), _entry_counts(plan)
     limits = {key: f"{size_text(plan, count)} <= {LIMITS[key]}" for key, count in counts.items()}
-    usual, layout = plan.partition, plan.batch_last
+    partition, batch_last = plan.partition, plan.batch_last
     is_serial = _is_serial(plan, plan.partitions[0]) if plan.partitions else ""
     kernel, arguments = f"_{plan.name}", passed
-    if usual is not None and usual.axis == "rows" and usual.is_whole_kernel:
+    if partition is not None and partition.axis == "rows" and partition.is_whole_kernel:
         kernel, arguments = f"_{plan.name}_share", f"{passed}, 0, 1"
 
     def in_pool(function: str) -> str:
@@ -87,18 +86,18 @@ def kernel_call(plan: Plan) -> KernelCall:
     if "matrices" in limits:
         direct = if_lines(limits["matrices"], direct, [in_pool(f"{kernel}_ready")])
         lines = [in_pool(kernel)]
-    if usual is not None:
-        lines = if_lines(is_serial, lines, [_call_in_parts(plan, usual)])
+    if partition is not None:
+        lines = if_lines(is_serial, lines, [_call_in_parts(plan, partition)])
     is_unsuited = ""
-    if layout is not None:
-        is_unsuited, one_thread = _is_unsuited(plan, layout), f"_{plan.name}_by_one_thread"
+    if batch_last is not None:
+        is_unsuited, one_thread = _is_unsuited(plan, batch_last), f"_{plan.name}_by_one_thread"
         compiled.append(one_thread)
         direct = if_lines(is_unsuited, direct, [f"{one_thread}_ready({passed})"])
         serial = [f"_THREAD_POOL.run({one_thread}, {passed})"]
-        others = if_lines(is_serial, serial, [_call_in_parts(plan, layout)])
-        lines = if_lines(is_unsuited, lines, others)
-    costs = [*counts.values(), *(cost for p in plan.partitions for cost in _costs(p))]
-    definitions = [line for partition in plan.partitions for line in _definitions(plan, partition)]
+        suited = if_lines(is_serial, serial, [_call_in_parts(plan, batch_last)])
+        lines = if_lines(is_unsuited, lines, suited)
+    costs = [*counts.values(), *(cost for part in plan.partitions for cost in _costs(part))]
+    definitions = [line for part in plan.partitions for line in _definitions(plan, part)]
     return KernelCall(
         plan,
         conditions=[*filter(None, (is_unsuited, is_serial)), *limits.values()],
@@ -227,15 +226,15 @@ def _is_serial(plan: Plan, partition: Partition) -> str:
     return f"({is_cached} or {size_text(plan, partition.ops / samples)} > {max_ops})"
 
 
-def _is_unsuited(plan: Plan, layout: Partition) -> str:
+def _is_unsuited(plan: Plan, batch_last: Partition) -> str:
     """Print the condition that the batch-last layout does not pay: few samples, or few large ones
     where it replaces calls of BLAS for each sample."""
-    samples = _sample_count(plan, layout)
-    is_few = _is_below(plan, samples, layout.min_samples)
-    if layout.has_sums:
+    samples = _sample_count(plan, batch_last)
+    is_few = _is_below(plan, samples, batch_last.min_samples)
+    if batch_last.has_sums:
         return is_few
     ratio = size_text(plan, MAX_ENTRIES_PER_SAMPLE_RATIO * samples)
-    entries = size_text(plan, layout.entries_per_sample)
+    entries = size_text(plan, batch_last.entries_per_sample)
     return f"({is_few} or {entries} > min({ratio}, {MAX_ENTRIES_PER_SAMPLE}))"
 
 
@@ -274,7 +273,7 @@ def _min_samples(plan: Plan, partition: Partition) -> str:
 
 def _definitions(plan: Plan, partition: Partition) -> list[str]:
     """Write the functions by which one thread or several do the work of a partition."""
-    name, arrays = plan.name, array_parameters(plan)
+    name, arrays = plan.name, operand_names(plan)
     part = f"_{partition.kernel.name}" if partition.kernel is not None else f"_{name}"
     has_sums, by_rows = partition.has_sums, partition.axis == "rows"
     if partition.is_whole_kernel:
@@ -307,7 +306,7 @@ def _definitions(plan: Plan, partition: Partition) -> list[str]:
 
 def _serial_lines(plan: Plan, partition: Partition, part: str) -> list[str]:
     """Write the lines by which one thread does all of the work by the kernel of a part."""
-    arrays = ", ".join(array_parameters(plan))
+    arrays = ", ".join(operand_names(plan))
     if partition.axis == "rows":
         return [f"{part}({arrays}, 0, 1)"]
     check, length = f"_check_{plan.name}({arrays})", _length(plan, partition)
@@ -319,7 +318,7 @@ def _serial_lines(plan: Plan, partition: Partition, part: str) -> list[str]:
 
 def _length(plan: Plan, partition: Partition) -> str:
     """Write the number of samples of the arrays in a kernel."""
-    return f"{array_parameters(plan)[partition.sliced.index(True)]}.shape[0]"
+    return f"{operand_names(plan)[partition.sliced.index(True)]}.shape[0]"
 
 
 def _block_loop(
@@ -334,7 +333,7 @@ def _block_loop(
     first, last, step = bounds
     blocks = [
         totals.get(array) or (f"{array}[_start:_stop]" if is_sliced else array)
-        for array, is_sliced in zip(array_parameters(plan), partition.sliced, strict=True)
+        for array, is_sliced in zip(operand_names(plan), partition.sliced, strict=True)
     ]
     further = [_length(plan, partition), "_start == 0"] if totals else []
     return [
@@ -346,7 +345,7 @@ def _block_loop(
 
 def _sum_of_blocks(plan: Plan, partition: Partition, part: str) -> list[str]:
     """Write the function that computes blocks of a part of the samples and adds up their sums."""
-    arrays = array_parameters(plan)
+    arrays = operand_names(plan)
     pairs = zip(arrays, partition.summed, strict=True)
     totals = {array: f"_block_{array}" for array, is_sum in pairs if is_sum}
 

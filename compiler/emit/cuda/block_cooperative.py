@@ -35,7 +35,8 @@ from derivatrix.compiler.plan.visit import buffers, renamed
 class Softmax:
     """target = the softmax of the rows of `source`, or their logsumexp.
 
-    points: the loops over rows; terms: the loop along a row.
+    points: the loops over rows; terms: the loop along a row. The last three fields are those of a
+    `Launch`, and empty.
     """
 
     comment: str
@@ -49,7 +50,7 @@ class Softmax:
 
     @property
     def normalised(self) -> bool:
-        """Whether this is the softmax, not the logsumexp."""
+        """True for the softmax, False for the logsumexp."""
         return len(self.target.indices) == len(self.source.indices)
 
     @property
@@ -89,7 +90,8 @@ def _softmax(comment: str, source: Operand, target: Operand) -> Softmax | None:
 
 
 def reduced_rows(phase: Phase | None) -> Loops:
-    """Return the loops over rows whose terms threads share; () if there are none."""
+    """Return the loops over the rows of a phase, if the threads of a group share the terms of each
+    row; else ()."""
     if phase is None or not phase.terms or (isinstance(phase, Launch) and not phase.along):
         return ()
     return phase.points
@@ -104,7 +106,7 @@ def aligned(phase: Phase | None, rows: Loops) -> Phase | None:
     if len(phase.points) == len(rows) and any(
         isinstance(s, Loop | Guard) for s in phase.statements
     ):
-        return None  # one thread would run all rounds of the inner loop
+        return None  # one thread of the group would run all rounds of the inner loop
     old = [symbol for symbol, _ in phase.points[: len(rows)]]
     new = [symbol for symbol, _ in rows]
     unused = [symbol for symbol in old if symbol not in new]
@@ -118,7 +120,7 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
     lowered = [as_phase(step, fresh) for step in steps]
     rows = next(filter(None, map(reduced_rows, lowered)))
     for entry in lowered:
-        if isinstance(entry, Launch):  # names of a nest rather than of `Softmax`
+        if isinstance(entry, Launch):  # i, j of a nest read better than row_0 of a softmax
             rows = entry.points[: len(rows)]
     return [entry for entry in (aligned(entry, rows) for entry in lowered) if entry is not None]
 

@@ -9,13 +9,13 @@ from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
     count,
-    indented,
     inner_lines,
     kernel,
     lifted,
     named_factors,
 )
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
+from derivatrix.compiler.emit.public_functions import indented
 
 
 def block_cooperative_text(
@@ -69,7 +69,8 @@ def _sums(launch: Launch, statements: DeviceStatements) -> list[str]:
 
 
 def _softmax(softmax: Softmax, statements: DeviceStatements) -> list[str]:
-    """Write the softmax of a row, or its logsumexp."""
+    """Write the softmax of a row, or its logsumexp. The largest entry is subtracted before powers
+    are taken: otherwise they could overflow."""
     source, target = statements.load(softmax.source), statements.load(softmax.target)
     terms, call = softmax.terms, statements.call
     summed = f"power = {call('math.exp', f'{source} - largest')}"

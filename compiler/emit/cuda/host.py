@@ -15,15 +15,16 @@ from derivatrix.compiler.emit.cuda.kernel import (
     check,
     count,
     finish_text,
-    indented,
     kernel_text,
 )
-from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, renamed
+from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, with_stored_scalars
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.cuda.time_loops import in_one_kernel
 from derivatrix.compiler.emit.imports import is_defined
+from derivatrix.compiler.emit.public_functions import indented
+from derivatrix.compiler.emit.signatures import operand_names
 from derivatrix.compiler.emit.statements import Printer
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
 from derivatrix.compiler.emit.texts import call_lines
@@ -114,14 +115,13 @@ class _HostWriter(Printer):
         super().__init__()
         self._plan = plan
         self._device = device
-        used = [argument.local for argument in plan.arguments]
-        used += [size.local for size in plan.sizes]
-        used += [buffer.name for _, buffer in plan.outputs]
-        self._names = Names([*used, *all_names(plan.steps)])
+        sizes = [size.local for size in plan.sizes]
+        self._names = Names([*operand_names(plan), *sizes, *all_names(plan.steps)])
         self._constants = {name for name, _ in plan.constants}
         self._kept_scalars: set[str] = set()
         allocations = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
         self._allocated = set(buffers(allocations))
+        # LAPACK's real Schur forms have blocks of two rows; those of devices are complex triangles
         self._complex = {
             operand.buffer
             for step in plan.steps
@@ -129,7 +129,7 @@ class _HostWriter(Printer):
             for operand in step.arguments[1:]
             if isinstance(operand, Operand)
         }
-        self._number = 0
+        self._kernel_count = 0
         nests = [step for step in walk(plan.steps) if isinstance(step, LoopNest)]
         self._escaping = frozenset(
             name
@@ -142,13 +142,11 @@ class _HostWriter(Printer):
         plan = self._plan
         body = [*self._projections()]
         body += [line for step in plan.steps for line in self._step(step)]
-        outputs = [buffer.name for _, buffer in plan.outputs]
-        names = [*(argument.local for argument in plan.arguments), *outputs]
         filled = ", ".join(f"`{name}`" for name, _ in plan.outputs)
         return HostFunction(
             host_name(plan),
             f"Launch the kernels that fill {filled}.",
-            ", ".join(["run", *names]),
+            ", ".join(["run", *operand_names(plan)]),
             [*self._sizes(), *body] or ["pass"],
         )
 
@@ -207,22 +205,19 @@ class _HostWriter(Printer):
                 yield from self._recurrence(step)
 
     def _allocation(self, buffer: Buffer) -> str:
-        """Write the allocation of an array; Schur forms and vectors are complex on devices."""
-        kind = ", np.complex128" if buffer in self._complex else ""
-        return f"{buffer.name} = run.empty({self._empty(buffer)}{kind})"
+        """Write the allocation of an array."""
+        kind = ", np.int32" if buffer.kind == "integer" else ""
+        kind = ", np.complex128" if buffer in self._complex else kind
+        return f"{buffer.name} = run.empty({self._shape(buffer.shape)}{kind})"
 
     # Nests
 
     def _nest(self, nest: LoopNest) -> Iterator[str]:
-        for launch in launches(self._with_kept_scalars(nest), self._escaping, self._fresh):
+        nest_with_loads = with_stored_scalars(nest, self._kept_scalars)
+        for launch in launches(nest_with_loads, self._escaping, self._fresh):
             yield from self._allocations_of_kept(launch)
             yield from self._launch(launch)
         self._kept_scalars |= set(defined(nest)) & self._escaping
-
-    def _with_kept_scalars(self, nest: LoopNest) -> LoopNest:
-        """Replace scalars in a nest that earlier kernels have stored by loads."""
-        result: LoopNest = renamed(nest, self._kept_scalars)
-        return result
 
     def _fresh(self) -> str:
         return self._names.numbered("s")
@@ -234,12 +229,15 @@ class _HostWriter(Printer):
                 buffer = statement.target.buffer
                 if buffer.role == "work" and buffer not in self._allocated:
                     self._allocated.add(buffer)
-                    yield f"{buffer.name} = run.empty({self._empty(buffer)})"
+                    yield self._allocation(buffer)
+
+    def _next_kernel(self) -> str:
+        self._kernel_count += 1
+        return f"{self._plan.name}_{self._kernel_count}"
 
     def _launch(self, launch: Launch) -> Iterator[str]:
         """Write the launch of a kernel."""
-        self._number += 1
-        name = f"{self._plan.name}_{self._number}"
+        name = self._next_kernel()
         device = self._device
         tiles = tiled(launch)
         kernel = device.entered(kernel_text(name, launch, tiles, device.checks))
@@ -257,23 +255,21 @@ class _HostWriter(Printer):
 
     def _launch_arguments(self, kernel_phases: Sequence[Phase]) -> str:
         """Write the arguments of a kernel that runs `kernel_phases`."""
-        needed = parameters(kernel_phases)
+        names = parameters(kernel_phases)
         arguments = [
-            *(self._array(buffer) for buffer in needed.buffers),
-            *(f"run.constant({table}, np.int64)" for table in needed.tables),
-            *map(self.named, needed.sizes),
-            *needed.numbers,
-            *(["run.failures"] if needed.failures else []),
+            *(self._array(buffer) for buffer in names.buffers),
+            *(f"run.constant({table}, np.int64)" for table in names.tables),
+            *map(self.named, names.sizes),
+            *names.numbers,
+            *(["run.failures"] if names.failures else []),
         ]
         return ", ".join(arguments)
 
     def _block_cooperative(self, steps: Sequence[Step]) -> Iterator[str]:
         """Launch one kernel for all steps, or one for each step if rows are few and long."""
         separate = [line for step in steps for line in self._step(step)]
-        self._number += 1
-        name = f"{self._plan.name}_{self._number}"
-        readers = [self._with_kept_scalars(s) if isinstance(s, LoopNest) else s for s in steps]
-        stages = phases(readers, self._fresh)
+        name = self._next_kernel()
+        stages = phases(with_stored_scalars(steps, self._kept_scalars), self._fresh)
         rows = next(filter(None, map(reduced_rows, stages)))
         lengths = (count((*stage.points[len(rows) :], *stage.terms)) for stage in stages)
         longest = self.index(sympy.Max(*lengths))
@@ -332,18 +328,12 @@ class _HostWriter(Printer):
             yield from self._launch(launch)
             return
         self._device.add(step.step)
-        length = self.index(step.length)
-        times = f"range({length} - 1, -1, -1)" if step.is_reversed else f"range({length})"
         operands = (self._operand(operand) for operand in (*step.arguments, *step.targets))
-        yield f"for {step.index} in {times}:"
+        yield self.time_loop(step)
         yield from indented(call_lines(host_name(step.step), ["run", *operands]))
 
     def _range(self, source: Buffer, start: sympy.Expr, length: sympy.Expr) -> str:
         return f"run.range({source.name}, {self.index(start)}, {self.index(start + length)})"
-
-    def _empty(self, buffer: Buffer) -> str:
-        shape = self._shape(buffer.shape)
-        return f"{shape}, np.int32" if buffer.kind == "integer" else shape
 
     def _shape(self, shape: Sequence[sympy.Expr]) -> str:
         return tuple_text([self.index(size) for size in shape] or ["1"])
@@ -362,6 +352,4 @@ class _HostWriter(Printer):
 
 
 def _host_call(plan: Plan) -> str:
-    names = [argument.local for argument in plan.arguments]
-    names += [buffer.name for _, buffer in plan.outputs]
-    return f"{host_name(plan)}({', '.join(['run', *names])})"
+    return f"{host_name(plan)}({', '.join(['run', *operand_names(plan)])})"

@@ -14,6 +14,7 @@ from derivatrix.compiler.emit.cuda.block_cooperative import Phase
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
+from derivatrix.compiler.emit.public_functions import indented
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
@@ -166,9 +167,9 @@ def kernel(
     statements: DeviceStatements,
 ) -> KernelText:
     """Write a kernel that runs phases in order; extra: further parameters, (name, type)."""
-    needed = parameters(phases)
-    typed = [*needed.typed, *extra]
-    real = next(buffer.name for buffer in needed.buffers if buffer.kind == "real")
+    phase_parameters = parameters(phases)
+    typed = [*phase_parameters.typed, *extra]
+    real = next(buffer.name for buffer in phase_parameters.buffers if buffer.kind == "real")
     head = [f"real = {real}.dtype.type"] if "real" in statements.names else []
     if extra:
         head.append(f"shared = cuda.shared.array({statements.named('THREADS')}, {real}.dtype)")
@@ -183,6 +184,7 @@ def kernel(
 
 
 def _points(launch: Launch, statements: DeviceStatements) -> list[str]:
+    """Write a kernel whose threads compute points."""
     work = (*launch.before, *launch.after)
     if not launch.points:
         return statements.lines(work)
@@ -199,7 +201,7 @@ def lifted(
     body: Sequence[Statement], points: set[sympy.Symbol]
 ) -> tuple[list[Statement], list[Statement]]:
     """Split statements into scalars that are the same for all points, and the others. The compiler
-    cannot do this: to it, arrays might share memory."""
+    cannot hoist these scalars: for all it knows, a store may change the arrays that they read."""
     buffers_written = {load.buffer for load, is_written in accesses(body) if is_written}
     invariant: list[Statement] = []
     varying: list[Statement] = []
@@ -219,8 +221,8 @@ def lifted(
 
 
 def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]]:
-    """Move fractions of sizes, which need double-precision division, out of the loops. Returns the
-    definitions of scalars, and the phases that read these."""
+    """Move fractions of sizes, which need double-precision division, out of the loops. Return the
+    definitions of scalars for them, and the phases that read these scalars."""
     loops = [loop for phase in phases for loop in (*phase.points, *phase.terms)]
     if not loops:
         return [], list(phases)
@@ -349,8 +351,3 @@ def inner_lines(launch: Launch, statements: DeviceStatements) -> list[str]:
 def count(loops: Loops) -> sympy.Expr:
     """Count the rounds of nested loops."""
     return product(tuple(extent for _, extent in loops))
-
-
-def indented(lines: Iterable[str]) -> list[str]:
-    """Indent lines by one level."""
-    return [f"    {line}" for line in lines]

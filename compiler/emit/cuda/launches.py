@@ -31,7 +31,7 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import names_added, names_read, rebuilt
 
 MAX_SERIAL_TERMS = 32
-"""Most terms of a sum, a constant, that one thread adds up alone."""
+"""Most terms of a sum that one thread adds up alone. The number of terms must be a constant."""
 
 Loops = tuple[tuple[sympy.Symbol, sympy.Expr], ...]
 
@@ -67,9 +67,9 @@ class Launch:
 def launches(
     nest: LoopNest, escaping: frozenset[str], fresh: Callable[[], str]
 ) -> tuple[Launch, ...]:
-    """Split a nest into launches.
+    """Split a nest into launches, each of which is one kernel.
 
-    escaping: scalars that later steps read: they are stored, as are sums that other kernels read;
+    escaping: scalars that later steps read. They are stored, as are sums that other kernels read.
     fresh: returns a new name for a sum.
     """
     launched: list[Launch] = []
@@ -98,8 +98,9 @@ def launches(
 
 
 def stored_scalar(name: str) -> Load:
-    """Return the entry in memory of a scalar that one kernel computes for others."""
-    return Load(Buffer(f"kept_{name}", (sympy.S.One,)), (sympy.S.Zero,))
+    """Return the entry in memory of a scalar that one kernel computes for others. No input has a
+    name with an underscore in front."""
+    return Load(Buffer(f"_kept_{name}", (sympy.S.One,)), (sympy.S.Zero,))
 
 
 def _keep(name: str) -> Store:
@@ -234,7 +235,7 @@ class _Flat:
 
 
 def _without_inner_sum(statements: Sequence[Statement]) -> Sequence[Statement]:
-    """Add the terms of a sum to the entry to which the sum itself would be added."""
+    """Rewrite a sum that is added to an entry so that its terms are added to the entry."""
     match statements:
         case (
             Start(sum_name),
@@ -248,8 +249,8 @@ def _without_inner_sum(statements: Sequence[Statement]) -> Sequence[Statement]:
 def _with_scalars(
     nest_launches: list[Launch], lets: dict[str, Let], escaping: frozenset[str]
 ) -> tuple[Launch, ...]:
-    """Add the scalars of a nest to the launches that read them. They are computed again, but sums
-    of another launch are stored by that launch and loaded."""
+    """Add the scalars of a nest to the launches that read them. Each launch computes them again,
+    but for sums of another launch, which are stored there and loaded."""
     owners = {name: owner for owner, launch in enumerate(nest_launches) for name in launch.sums}
     stored = {name for name in owners if name in escaping}
     completed = []
@@ -274,7 +275,7 @@ def _with_lets(launch: Launch, definitions: list[Let], foreign: set[str]) -> Lau
         computed_late = {*launch.sums, *(late.name for late in after)}
         (before if computed_late.isdisjoint(names_read(let)) else after).append(let)
     extended = replace(launch, before=(*before, *launch.before), after=(*after, *launch.after))
-    return renamed(extended, foreign)
+    return with_stored_scalars(extended, foreign)
 
 
 def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
@@ -296,7 +297,7 @@ def defined(nest: LoopNest) -> Iterator[str]:
             yield statement.name
 
 
-def renamed(part: Any, names: Iterable[str]) -> Any:
+def with_stored_scalars(part: Any, names: Iterable[str]) -> Any:
     """Replace scalars `names` in a part of a plan by loads from their entries in memory."""
     places = {name: stored_scalar(name) for name in names}
     return rebuilt(part, lambda item: places.get(item.name) if isinstance(item, Name) else None)

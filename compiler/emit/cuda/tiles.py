@@ -70,18 +70,15 @@ def tiled(launch: Launch) -> Tiled | None:
     statements = launch.statements
     ((sample, samples),) = launch.points
     touched = list(accesses(statements))
-    buffers = list(dict.fromkeys(load.buffer for load, _ in touched))
-    names = {buffer.name for buffer in buffers}
     tiles = []
-    for buffer in buffers:
+    for buffer in dict.fromkeys(load.buffer for load, _ in touched):
         entries = [(load, is_written) for load, is_written in touched if load.buffer == buffer]
         if _by_sample(buffer, [load for load, _ in entries], sample, samples):
             is_loaded = any(not is_written for _, is_written in entries)
             is_stored = any(is_written for _, is_written in entries)
-            name = f"{buffer.name}_tile"
-            while name in names:
-                name += "_"
-            tile = Tile(buffer, name, is_loaded, is_stored)
+            # no input has a name with an underscore in front
+            tile = Tile(buffer, f"_{buffer.name}_tile", is_loaded, is_stored)
+            # samples of one entry need none: neighbouring threads access neighbours in memory
             if (tile.entries > 1 and not is_stored) or _complete(tile, statements):
                 tiles.append(tile)
     return _fitting(launch, tiles)
@@ -127,7 +124,8 @@ def _by_sample(
 
 
 def _complete(tile: Tile, statements: Sequence[Statement]) -> bool:
-    """Return whether every entry of a sample is written, unconditionally, and none is added to."""
+    """Return whether every entry of a sample is written, unconditionally, and none is added to:
+    the copy back from the tile overwrites all of them."""
     stores = [s for s in statements if isinstance(s, Store) and s.target.buffer == tile.buffer]
     loads = [load for load, is_written in accesses(statements) if is_written]
     if len(stores) != sum(load.buffer == tile.buffer for load in loads):

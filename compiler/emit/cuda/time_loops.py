@@ -9,6 +9,7 @@ import sympy
 
 from derivatrix.compiler.emit.cuda.kernel import lifted
 from derivatrix.compiler.emit.cuda.launches import Launch, launches
+from derivatrix.compiler.emit.signatures import operand_names
 from derivatrix.compiler.emit.structured_arguments import structured_arguments
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.plan.steps import (
@@ -25,8 +26,10 @@ from derivatrix.compiler.plan.visit import accesses, all_names, rebuilt, renamed
 
 
 def in_one_kernel(recurrence: Recurrence, fresh: Callable[[], str]) -> Launch | None:
-    """Make the launch of a loop over time; None where a step takes several kernels, or reads what
-    another thread wrote in the step before: then the host launches each step.
+    """Make the launch of a loop over time, in which a thread runs all steps of its point. None
+    where a step takes several kernels, or reads an entry that another thread wrote in the step
+    before, as threads of different blocks cannot wait for each other: then the host launches each
+    step.
 
     fresh: returns a new name for a sum."""
     plan = recurrence.step
@@ -46,7 +49,7 @@ def in_one_kernel(recurrence: Recurrence, fresh: Callable[[], str]) -> Launch | 
         if not isinstance(part, Load):
             return None
         operand = operands[part.buffer.name]
-        entry = part.indices if operand.shape else ()  # the only entry of an array for a number
+        entry = part.indices if operand.shape else ()  # a number is the one entry at its index
         return Load(operand.buffer, (*map(sympy.sympify, operand.index), *entry))
 
     points, statements = launch.points, rebuilt((*launch.before, *launch.after), at_time)
@@ -64,14 +67,12 @@ def in_one_kernel(recurrence: Recurrence, fresh: Callable[[], str]) -> Launch | 
 
 def _operands(recurrence: Recurrence) -> dict[str, Operand]:
     """Map the names of the arrays of a step to the arrays around the loop."""
-    plan = recurrence.step
-    names = [argument.local for argument in plan.arguments]
-    names += [buffer.name for _, buffer in plan.outputs]
-    return dict(zip(names, (*recurrence.arguments, *recurrence.targets), strict=True))
+    operands = (*recurrence.arguments, *recurrence.targets)
+    return dict(zip(operand_names(recurrence.step), operands, strict=True))
 
 
 def _has_axes_of_buffer(operand: Operand) -> bool:
-    """Return whether an operand has the axes of its buffer but for those that its index fixes."""
+    """Return whether an operand is all of its buffer at its index, not reshaped."""
     return operand.buffer.shape[len(operand.index) :] == operand.shape
 
 
