@@ -88,7 +88,8 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a staging directory; marker and lock, by which it is known, last."""
+    """Remove a staging directory. Its marker and lock are removed last: another build knows the
+    directory by them if this one is interrupted."""
     for path in {*directory.glob("*")} - {directory / MARKER, directory / _LOCK}:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -52,7 +52,8 @@ def integer_constants(function: FunctionType) -> set[int]:
 
 def kinds_to_test_in_float32(functions: dict[str, Any]) -> tuple[str, ...]:
     """Choose kinds whose functions together have all float32 features that any of `functions` has:
-    the others show nothing new in float32. Of all such choices, the one that compiles least."""
+    the other kinds show nothing new in float32. Of all such choices, return that with the fewest
+    functions to compile."""
     features = {kind: _float32_features(function) for kind, function in functions.items()}
     called = {kind: {*called_functions([function])} for kind, function in functions.items()}
 
@@ -69,9 +70,10 @@ def kinds_to_test_in_float32(functions: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _float32_features(root: Any) -> set[object]:
-    """Collect what could decide about float32 alone in `root` and the functions it calls: constants
-    outside the range of float32, and names of builtins and attributes (`np.float32`, `dtype`) in
-    functions of the same module. Helpers that a module imports are the same code in all modules."""
+    """Collect the parts of `root` and of the functions that it calls by which float32 could differ
+    from float64: constants outside the range of float32, and names of builtins and attributes
+    (`np.float32`, `dtype`) in functions of the same module. Names in imported helpers do not count,
+    as helpers are the same code in all modules."""
     features = set[object]()
     for function in called_functions([root]):
         if function.__module__ == root.__module__:

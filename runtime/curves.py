@@ -24,8 +24,8 @@ BY_ONE_INPUT = ("jacobian", "gradient", "value_and_gradient")
 
 
 def curves(trial: Trial) -> Iterator[Curve]:
-    """Yield the curves of all derivatives in a trial. Those by one input are contracted with its
-    tangent; JVP, Hessian and HVP are differences along all tangents."""
+    """Yield the curves of all derivatives in a trial. A derivative by one input is contracted with
+    the tangent of this input; JVP, Hessian and HVP are compared along all tangents together."""
     results, point = trial.copies, trial.point
     tangents = measure.tangents(trial.interface, point)
 

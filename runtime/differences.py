@@ -15,7 +15,8 @@ STEPS = tuple(2.0**power for power in (-9, -12, -15, -6, -18, -3, -21, 0, -24, 3
 """Steps to try, in order: the first suits most functions, smaller ones a kink or pole nearby or
 fast oscillation, larger ones a value with large rounding errors."""
 USUAL_STEPS = 4
-"""Number of them tried for a relative error of EXACT_ERROR; then ACCURATE_ERROR will do."""
+"""Number of STEPS that are tried for a relative error of EXACT_ERROR; further ones are tried only
+until ACCURATE_ERROR is reached."""
 ACCURATE_ERROR = 1e-9
 EXACT_ERROR = 1e-10
 MAX_QUANTUM = 2.0**-40
@@ -99,10 +100,12 @@ def _relative_error(estimate: Estimate) -> float:
 def _estimates(
     line: Line, centre: tuple[np.ndarray, ...], step: float, quanta: list[np.ndarray]
 ) -> list[Estimate]:
-    """Apply the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h with h = step and step / 2.
+    """Apply the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error is O(h⁴), with
+    h = step and step / 2.
 
-    quanta: the smallest change of each entry so far, if it may be a unit of rounding, else 0; where
-    an entry does not change at this step, that is its error. This step's changes are entered."""
+    quanta: the smallest change of each entry at earlier steps, if it may be a unit of rounding,
+    else 0; it bounds the error of an entry that does not change at this step. This step's changes
+    are entered."""
 
     def central(h: float) -> list[np.ndarray]:
         return [ahead - behind for ahead, behind in zip(line(h), line(-h), strict=True)]

@@ -16,9 +16,9 @@ class Domain:
     """A set of real arrays.
 
     draw: draws a random member. contains: whether an array is a member, as one truth value or
-    several that must all hold. middle: entries (of `square` matrices those on the diagonal) of a
-    centre, from which the segment to any member lies in the domain; None if there is no such point.
-    narrower: subsets to draw from where a function is not defined on all of the domain."""
+    several that must all hold. middle: the entries of a centre (the diagonal, for `square` ones)
+    such that the segment from it to any member lies in the domain; None if there is no centre.
+    narrower: subsets to draw from if a function is not defined on all of the domain."""
 
     draw: Callable[[Shape, Random], np.ndarray]
     contains: Callable[[np.ndarray], np.ndarray | bool] = lambda array: True

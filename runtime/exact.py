@@ -111,8 +111,8 @@ def measure(interface: ModuleInterface, point: Point, random: np.random.Generato
 def _gradient_along(
     declared: Declared, name: str, stack: np.ndarray, tangents: Arrays
 ) -> np.ndarray:
-    """Differentiate the gradient by input `name` along the tangents. The directions of `stack` are
-    orthogonal: the gradient is the sum of its projections on each."""
+    """Differentiate the gradient by input `name` along the tangents. The gradient is the sum of its
+    projections on the directions of `stack`, as these are orthogonal."""
     projections = [
         np.multiply.outer(declared.second({name: step}, tangents, SECOND_STEP), step)
         / np.sum(step**2)

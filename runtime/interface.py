@@ -84,9 +84,9 @@ class ModuleInterface:
     The arrays of a result have the keys of FORMULAS: "" for the value and the tangent of the
     output, an input's name for a derivative by that input, "A, b" for a block of a Hessian.
 
-    output_name: of a module with several outputs, the one that the interface has; to the others, it
-    gives no cotangent, and of results it returns its own part. Raises UnsupportedError where such a
-    module needs a name.
+    output_name: the output that this interface is of, in a module with several outputs. It passes
+    no cotangents of the other outputs, and returns the results of this one alone. Raises
+    UnsupportedError if the name is missing for such a module.
     """
 
     def __init__(self, module: ModuleType, output_name: str = "") -> None:
@@ -341,7 +341,7 @@ class ModuleInterface:
         """Call the module's kernel at a point with float64 arrays to fill, and return these by key.
 
         Raises CallError if there is no kernel or it raises."""
-        interfaces = [self] if kind == "vjp" else self.outputs
+        interfaces = self._interfaces(kind)
         arrays = [interface.unfilled(kind, point.sizes) for interface in interfaces]
         arguments = {**point.values, **self.extras(kind, point)}
         passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in arguments.values()]
@@ -430,7 +430,7 @@ def attempt(function: Callable[[], Any]) -> Any:
 
 
 def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
-    """Evaluate a shape of arithmetic texts; under a tracer whose sizes are symbols, to symbols."""
+    """Evaluate a shape of arithmetic texts. Sizes that are symbols of a tracer give symbols."""
     scope: dict[str, Any] = {"__builtins__": {}, "min": min, **sizes}
     lengths = [eval(text, scope) for text in shape]
     return tuple(length if hasattr(length, "__index__") else int(length) for length in lengths)

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.errors import LoadError
-from derivatrix.runtime.support import SHORT, assigned, is_cached, package_for, read_file
+from derivatrix.runtime.support import DIGEST_PREFIX, assigned, is_cached, package_for, read_file
 
 REQUIRED = ("INPUTS", "OUTPUT", "FUNCTIONS", "FORMULAS", "DECLARATION", "DIGEST")
 """Names that every generated module has."""
@@ -142,9 +142,9 @@ def load_file(path: Path, name: str = "") -> ModuleType:
 
 
 def import_name(path: Path) -> str:
-    """Return the name by which a program imports a file of a package, there or to be written, from
-    the folder that holds the outermost package; "" if no program can, or it would import another
-    package of that name."""
+    """Return the name by which a program imports a file, which need not exist yet: that from the
+    folder that holds the file's outermost package. Return "" if the file is in no package, or a
+    program would import another package of that name."""
     names, folder = [path.stem], path.absolute().parent
     while folder.name.isidentifier() and (len(names) == 1 or (folder / "__init__.py").is_file()):
         names.append(folder.name)
@@ -202,7 +202,7 @@ def _content_name(path: Path, source: bytes, package: str, digest: str | None) -
     if digest is None:
         return f"{path.stem}_{identity}"
     if is_cached(path, digest):
-        identity = f"{path.parent.name[:SHORT]}_{identity[:SHORT]}"
+        identity = f"{path.parent.name[:DIGEST_PREFIX]}_{identity[:DIGEST_PREFIX]}"
     return f"{package}.{path.stem}_{identity}"
 
 

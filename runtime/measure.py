@@ -19,18 +19,20 @@ ACCURATE_ERROR = 5e-9
 MAX_DRAWN_POINTS = 40
 """Most points drawn for one assignment of sizes."""
 MAX_MEASURED_POINTS = 8
-"""Most of these points at which differences are computed."""
+"""Most points, of those drawn for one assignment, at which differences are computed."""
 ENOUGH_ACCURATE_POINTS = 4
 """Points with accurate differences after which the search for a better one ends: a derivative that
 is zero at all of them is zero, and not that of a function that saturates."""
 NONZERO_RATIO = 100
 """A derivative more than this many times its error is not zero."""
+FLOAT32_AGREEMENT = 1e-2
+"""Largest relative difference of the declared values in float32 and float64 at a usable point."""
 MAX_FLOAT32_MAGNITUDE = 1e30
 """Bound on values and derivatives, so that float32 can hold them."""
 LARGE_ACCURATE_ERROR = 1e-7
 """The relative error of differences at large sizes that ends the search for a better point."""
 MIN_LARGE_VALUE = 2.0**-40
-"""Smallest largest entry of the value at large sizes that ends the search, too: where a function
+"""The search at large sizes goes on while no entry of the value is this large: where a function
 saturates, as softmax does, its derivative is all rounding of terms that cancel."""
 MIN_VALUE = 1e-280
 """Smaller values have derivatives that underflow."""
@@ -40,14 +42,15 @@ dense directions, which show any wrong entry, come on top."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""
 FLOAT64_ROUNDING = 2.0**-29
-"""Rounding of float64 over that of float32."""
+"""Ratio of the rounding of float64, 2⁻⁵³, to that of float32, 2⁻²⁴."""
 PERTURBATION = 2.0**-45
 """Perturbation of the inputs, relative to their largest entries, that reveals the sensitivity of
 results to rounding."""
 MAX_STEADY_CHANGE = 1e-6
-"""Largest relative change of the value by that perturbation at a point that is no jump."""
+"""Largest relative change of the value by PERTURBATION at a point that is no jump."""
 MAX_STABLE_CHANGE = 1e-4
-"""Largest relative change of a derivative by it; rounding decides derivatives that change more."""
+"""Largest relative change of a derivative by PERTURBATION; rounding decides derivatives that change
+more."""
 THOROUGH_PERTURBATIONS = 8
 """Perturbations that are compared where a check has failed."""
 MAX_TRUSTED_ERROR = 1e-5
@@ -72,7 +75,7 @@ class Measurement:
     second_along: differences of the gradient by X along the tangents, by X.
     The last two are empty where they are not needed, and where the module has no working gradient;
     first and second lack inputs without directions.
-    float32_agrees: whether the declaration has nearly that value in float32.
+    float32_agrees: whether the declaration has nearly the same value in float32.
     sensitivity: the error of the declared value by rounding, estimated from a perturbation of the
     inputs slightly above rounding and from its value in float32; infinite if the value becomes
     undefined. Computed at special points and large sizes.
@@ -404,7 +407,8 @@ def _measure(
             entry.name: _project(entry, point, estimate)
             for entry, estimate in zip(interface.wrt, along_gradient(projected), strict=True)
         }
-    agrees = _agrees_in_float32(interface, point, value)
+    single = _value_in_float32(interface, point)
+    agrees = single is not None and largest(single - value) <= FLOAT32_AGREEMENT * largest(value)
     return Measurement(point, value, directions, first, along, second, second_along, agrees)
 
 
@@ -440,12 +444,6 @@ def _project(entry: Input, point: Point, estimate: Estimate) -> Estimate:
     value = point.values[entry.name]
     derivative = sampling.tangential(entry.structure, value, estimate.derivative)
     return replace(estimate, derivative=derivative)
-
-
-def _agrees_in_float32(interface: ModuleInterface, point: Point, value: np.ndarray) -> bool:
-    """Return whether the declaration in float32 is within a hundredth of its value."""
-    single = _value_in_float32(interface, point)
-    return single is not None and largest(single - value) <= 1e-2 * largest(value)
 
 
 def _along(

@@ -99,13 +99,14 @@ def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.
     compare("operator", lambda: operator.T @ covector, transposed[:, 0].reshape(column_shape))
     compare("operator", lambda: operator.matmat(right_vectors), product)
     compare("operator", lambda: operator.rmatmat(left_vectors), transposed)
-    if matrix.shape[0] == matrix.shape[1]:
-        compare("operator", operator.diagonal, np.diagonal(matrix).reshape(column_shape))
     is_square = matrix.shape[0] == matrix.shape[1]
+    if is_square:
+        compare("operator", operator.diagonal, np.diagonal(matrix).reshape(column_shape))
     if is_square and column.structure not in sampling.PROJECTED:
         singular_values = np.linalg.svd(matrix, compute_uv=False)
-        least = max(singular_values[0] / MAX_CONDITION, trial.rounding(kind) / SOLUTION_TOLERANCE)
-        if singular_values[-1] > least:  # the matrix is not all rounding of terms that cancel
+        # smaller singular values may be all rounding of terms that cancel
+        floor = max(singular_values[0] / MAX_CONDITION, trial.rounding(kind) / SOLUTION_TOLERANCE)
+        if singular_values[-1] > floor:
             solution = np.linalg.solve(matrix, product)
             compare("solve", lambda: operator.solve(product), solution, SOLUTION_TOLERANCE)
 

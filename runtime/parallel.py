@@ -62,8 +62,8 @@ def verify_file(request: tuple[str, bool, str]) -> dict[str, Any]:
 
 
 def listing(names: Sequence[str], work: str) -> str:
-    """Name at most three of the modules that are worked on, and the work, in a line."""
+    """Write a line with at most three of the modules that are worked on, and the work."""
     if not names:
         return work
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}: {work}"
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{rest}: {work}"

@@ -24,7 +24,7 @@ anyway; kernels compare larger numbers with products of lengths."""
 POWERS_OF_TWO = tuple(2**k for k in range(3, 20))
 """Sizes beyond these are candidates, too, until each condition is false at one of them."""
 LARGE_SIZE = 65
-"""The smallest size of the one run that is always made, with as many kinds as possible."""
+"""The smallest size of the first run, which is always made, with as many kinds as possible."""
 MAX_ENTRIES = 1_000_000
 """Most entries of the arguments and results of a call, where a run calls several kinds."""
 MAX_DENSE_ENTRIES = 20_000_000
@@ -46,37 +46,38 @@ class Run:
 def choose_runs(
     interface: ModuleInterface, make: Callable[[Run], bool] = lambda run: True
 ) -> tuple[list[Run], Reach]:
-    """Choose the runs to make, make them, and say which thresholds they pass.
+    """Choose the runs to make, make them, and report the thresholds that they pass.
 
-    A set cover by greed: each further run adds most to the pairs of kind and interval between
-    thresholds, and to the conditions that are false, at the least work.
-    make: returns False where nothing was compared, as the declaration has no value there that
-    rounding does not decide. Others are made in place of such a run."""
+    The choice is a greedy set cover: each run adds most branches that no earlier run takes, at the
+    least work. The branches of a kind are the intervals between its thresholds that the sizes lie
+    in, and the values of its conditions.
+    make: makes a run; returns False if nothing was compared, as the declaration has no value there
+    that rounding does not decide. Other runs take the place of such a one."""
     thresholds = _Thresholds(interface)
     small = Run(sampling.assignments(interface, {})[0], interface.kinds)
     covered = {*thresholds.branches(small)}
-    chosen: list[Run] = []
+    runs: list[Run] = []
     candidates: list[tuple[Run, float]] = []
     if interface.size_names:
         work = Work(interface)
-        runs = _candidates(interface, thresholds, work)
-        candidates = [(run, _operations(interface, run, work)) for run in runs]
+        possible = _candidates(interface, thresholds, work)
+        candidates = [(run, _operations(interface, run, work)) for run in possible]
     budget = MAX_TOTAL_OPS
     while candidates:
         gains = [len({*thresholds.branches(run)} - covered) for run, _ in candidates]
-        usual = [min(run.sizes.values()) == LARGE_SIZE and not chosen for run, _ in candidates]
-        best = max(range(len(gains)), key=lambda i: (usual[i], gains[i], -candidates[i][1]))
-        if not (gains[best] or usual[best]):
+        is_first = [min(run.sizes.values()) == LARGE_SIZE and not runs for run, _ in candidates]
+        best = max(range(len(gains)), key=lambda i: (is_first[i], gains[i], -candidates[i][1]))
+        if not (gains[best] or is_first[best]):
             break
         run, cost = candidates.pop(best)
         budget -= cost
         if make(run):
-            chosen.append(run)
+            runs.append(run)
             covered.update(thresholds.branches(run))
         else:
             candidates = [(r, c) for r, c in candidates if r.sizes != run.sizes]
         candidates = [(r, c) for r, c in candidates if c <= budget]
-    return chosen, thresholds.reach(chosen)
+    return runs, thresholds.reach(runs)
 
 
 class _Thresholds:

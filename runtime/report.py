@@ -221,9 +221,9 @@ class Report:
         if self.passed:
             return
         worst = [f"  {describe(row)}" for row in self.failures[:5]]
-        more = len(self.failures) - len(worst)
-        if more > 0:
-            worst.append(f"  and {more} more")
+        further = len(self.failures) - len(worst)
+        if further > 0:
+            worst.append(f"  and {further} more")
         title = f"{self.function}: verification failed"
         raise VerificationError("\n".join([title, *worst, *self._advice()]))
 
@@ -246,7 +246,7 @@ def reported(name: str, answer: Any) -> Report:
 
 
 def describe(row: Row) -> str:
-    """Describe a row in one line of text."""
+    """Describe a row in a line of text."""
     by = f" by {row.input}" if row.input else ""
     at = f" at {row.point}" if row.point else ""
     return f"{row.check} of {row.function}{by}{at}: {row.note}"

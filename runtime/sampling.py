@@ -38,7 +38,7 @@ def assignments(interface: ModuleInterface, fixed: Mapping[str, int]) -> list[di
         if name not in names:
             known = ", ".join(names) or "none"
             raise ShapeError(f"{interface.name}: no size is called {name}; its sizes: {known}")
-        if not isinstance(size, int) or size < 1:
+        if type(size) is not int or size < 1:
             raise ShapeError(f"{interface.name}: size {name} = {size!r} is no positive integer")
     free = [name for name in names if name not in fixed]
     candidates: list[dict[str, int]] = []
@@ -76,8 +76,8 @@ def enlarged(interface: ModuleInterface, size: int) -> list[dict[str, int]]:
     return [sizes for sizes in candidates if _are_valid(interface, sizes)]
 
 
-def ones(interface: ModuleInterface, fixed: Mapping[str, int]) -> list[dict[str, int]]:
-    """List the valid assignments with 1 for all sizes that are not fixed, or for one of them."""
+def sizes_of_one(interface: ModuleInterface, fixed: Mapping[str, int]) -> list[dict[str, int]]:
+    """List the valid assignments of 1 to all sizes that are not fixed, and to each alone."""
     free = [name for name in interface.size_names if name not in fixed]
     small = assignments(interface, fixed)[0]
     candidates: list[dict[str, int]] = []

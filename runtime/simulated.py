@@ -58,8 +58,8 @@ def needs_simulation(module: ModuleType) -> bool:
 
 
 def require_numba_cuda(name: str) -> None:
-    """Raise MissingPackageError if numba-cuda is not installed. Numba's built-in `numba.cuda` would
-    not do: it is older, and its simulator lacks much."""
+    """Raise MissingPackageError if numba-cuda is not installed. Numba's built-in `numba.cuda` is no
+    substitute: it is older, and its simulator lacks much."""
     if find_spec("numba_cuda") is None:
         raise MissingPackageError(
             f"{name}: modules for the target cuda are verified and run with numba-cuda, which is "
@@ -74,7 +74,7 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
     if not simulating():
         yield
         return
-    # imports Numba
+    # here, as it imports Numba
     from derivatrix.templates.support.internals.verification import memory_as_on_device
 
     patches = memory_as_on_device()

@@ -33,7 +33,7 @@ def points(
 ) -> Iterator[SpecialPoint]:
     """Yield special points with small sizes, some of them `fixed`."""
     random = np.random.default_rng([seed, 7])
-    for sizes in sampling.ones(interface, fixed):
+    for sizes in sampling.sizes_of_one(interface, fixed):
         point = random_point(interface, sizes, random)
         yield SpecialPoint(replace(point, label=f"random, {point.label}"))
         yield from _filled_points(interface, point, "zeros")
@@ -77,8 +77,8 @@ def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Itera
             filled[entry.name] = array
 
     def replaced(values: Arrays) -> Point:
-        where = "" if len(interface.inputs) == 1 else f" in {', '.join(values)}"
-        label = f"{name}{where}, {point.label}"
+        inputs = "" if len(interface.inputs) == 1 else f" in {', '.join(values)}"
+        label = f"{name}{inputs}, {point.label}"
         return replace(point, label=label, values={**point.values, **values})
 
     single = tuple(replaced({key: array}) for key, array in filled.items())
@@ -144,8 +144,9 @@ JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tiny entries": lambda array: 1e-9 * array,
     "zeros of both signs": lambda array: np.copysign(0.0, array),
 }
-"""Replacements of all inputs together alone, which takes less time."""
+"""Replacements of all inputs together. Each input alone would take more time."""
 SINGLE_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f"an entry {number:g}": _one_entry(number) for number in LARGE_ENTRIES
 }
-"""Replacements of each input alone: products of several large numbers leave no digit of others."""
+"""Replacements of each input alone: beside products of several large numbers, no digit of the other
+terms is left."""

@@ -15,11 +15,11 @@ from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.syntax import parse_python
 
 FOLDER = "_support"
-SHORT = 7
-"""Characters of a digest in a module's name, which names of Numba's cache files contain."""
+DIGEST_PREFIX = 7
+"""Characters of a digest in a module's name, which is part of the names of Numba's cache files."""
 HOME = "derivatrix.compiled"
 """The package of all modules loaded from files, whatever folder these are in."""
-AGAIN = "build the package again with `derivatrix build`"
+REBUILD_ADVICE = "build the package again with `derivatrix build`"
 
 
 def package_for(path: Path, digest: str) -> str:
@@ -32,11 +32,11 @@ def package_for(path: Path, digest: str) -> str:
     root = next((root for root in folders if (root / FOLDER / "__init__.py").is_file()), None)
     if root is None:
         raise LoadError(
-            f"{path}: the folder {FOLDER}, which belongs beside it, is missing; {AGAIN}"
+            f"{path}: the folder {FOLDER}, which belongs beside it, is missing; {REBUILD_ADVICE}"
         )
     folder = root / FOLDER
     state = hashlib.blake2b(f"{root}\0".encode(), digest_size=8)
-    source = read_file(folder / "__init__.py", AGAIN)
+    source = read_file(folder / "__init__.py", REBUILD_ADVICE)
     state.update(source)
     facts = assigned(source)
     if facts.get("DIGEST") != digest:
@@ -44,17 +44,17 @@ def package_for(path: Path, digest: str) -> str:
         raise LoadError(
             f"{path}: was built with other support files than those in {folder}"
             + (f", which are of derivatrix {version}" if version else "")
-            + f"; {AGAIN}"
+            + f"; {REBUILD_ADVICE}"
         )
     for name, expected in dict(facts.get("FILES") or {}).items():
-        contents = read_file(folder / name, AGAIN)
+        contents = read_file(folder / name, REBUILD_ADVICE)
         if file_digest(contents) != expected:
-            raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {AGAIN}")
+            raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {REBUILD_ADVICE}")
         state.update(contents)
     name = f"{HOME}.files_{state.hexdigest()}"
     if is_cached(path, digest):
         version = str(facts.get("VERSION")).replace(".", "_")
-        name = f"{HOME}.v{version}_{digest[:SHORT]}_{state.hexdigest()[:SHORT]}"
+        name = f"{HOME}.v{version}_{digest[:DIGEST_PREFIX]}_{state.hexdigest()[:DIGEST_PREFIX]}"
     if name not in sys.modules:
         package = ModuleType(name)
         package.__path__ = [str(root)]  # its modules are found there; its __init__.py is not run

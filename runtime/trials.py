@@ -89,9 +89,11 @@ def small(
         trial = Trial(interface, measurement)
         result = _run(trial, selected)
         if not all(row.passed for row in result.rows):
-            roundoff = _undecided_roundoff(interface, measurement.point)
-            if roundoff is not None:
-                trial = Trial(interface, measurement, roundoff=roundoff)
+            (first, decides_first), (second, decides_second) = _roundoffs(
+                interface, measurement.point, is_thorough=True
+            )
+            if not (decides_first or decides_second):
+                trial = Trial(interface, measurement, roundoff=(first, second))
                 result = _run(trial, selected)
             elif number >= len(measurements):
                 continue  # rounding decides at the larger sizes, as in ill-conditioned equations
@@ -220,7 +222,7 @@ def _check_special_point(
     seed: int,
     is_smooth: bool = False,
 ) -> list[Row]:
-    """Check the module at a special point; if a check fails, measure what rounding may change more
+    """Check the module at a special point; if a check fails, measure the effect of rounding more
     thoroughly, and check again. single: see `SpecialPoint`.
     is_smooth: the function is known to have no kink near.
 
@@ -242,9 +244,10 @@ def _check_special_point(
 
 
 def _measure_again(interface: ModuleInterface, measurement: Measurement, seed: int) -> Measurement:
-    """Measure again in 50 digits, if the declaration calls no function that is not known in these.
-    What rounding may change is the error of NumPy's value, as kernels compute like NumPy, and the
-    changes of the module's own value, which rounding may take out of the function's domain."""
+    """Measure again in 50 digits, if every function that the declaration calls is known in these.
+    The sensitivity to rounding is the error of NumPy's value, as kernels compute like NumPy, or the
+    change of the module's own value, if that is larger: rounding may leave the function's domain.
+    """
     from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
 
     point, value = measurement.point, measurement.value
@@ -285,8 +288,8 @@ def _check_measured_point(
 def _roundoffs(
     interface: ModuleInterface, point: Point, is_thorough: bool
 ) -> list[tuple[float, bool]]:
-    """Return what rounding changes in first and in second derivatives, and whether it decides
-    them; thorough estimates use all kinds, others the cheapest one of each order."""
+    """Estimate by how much rounding changes the first derivatives and the second ones, and whether
+    it decides them. is_thorough: from all kinds, not from the cheapest one of each order alone."""
     first, second = (
         [kind for kind in kinds if kind in interface.kinds] for kinds in (FIRST_KINDS, SECOND_KINDS)
     )
@@ -295,13 +298,6 @@ def _roundoffs(
         measure.roundoff(interface, point, kinds[:number], is_thorough)
         for kinds in (first or ["value"], second)
     ]
-
-
-def _undecided_roundoff(interface: ModuleInterface, point: Point) -> tuple[float, float] | None:
-    """Return what rounding changes in first and in second derivatives; None where it decides some
-    of them."""
-    (first, decides_first), (second, decides_second) = _roundoffs(interface, point, True)
-    return None if decides_first or decides_second else (first, second)
 
 
 def _call_error(interface: ModuleInterface, kind: str, point: Point) -> CallError | None:

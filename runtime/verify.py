@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from derivatrix.runtime import reach, simulated, trials
 from derivatrix.runtime.interface import ModuleInterface, interfaces
 from derivatrix.runtime.load import load
@@ -55,8 +57,10 @@ def verify(
     interface, *others = interfaces(module)
     if interface.target == "cuda":
         simulated.require_numba_cuda(interface.name)
+    items = (sizes or {}).items()
+    fixed = {name: int(size) if isinstance(size, np.integer) else size for name, size in items}
     if simulated.needs_simulation(module):
-        return simulated.verify_simulated(module, sizes or {}, seed, thorough)
+        return simulated.verify_simulated(module, fixed, seed, thorough)
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
     rows = [_check_function_list(interface)]
     curves: list[Curve] = []
@@ -90,12 +94,12 @@ def verify(
         try:
             for output in (interface, *others):
                 name = output.output_name
-                add(trials.small(output, sizes or {}, seed, bool(place)), name)
+                add(trials.small(output, fixed, seed, bool(place)), name)
                 if thorough:
-                    add(trials.thorough(output, sizes or {}, seed), name)
+                    add(trials.thorough(output, fixed, seed), name)
             if others and "vjp" in interface.kinds:
-                add([trials.all_cotangents(interface, sizes or {}, seed)])
-            if not sizes and interface.target == "cpu":
+                add([trials.all_cotangents(interface, fixed, seed)])
+            if not fixed and interface.target == "cpu":
                 if all(row.passed for row in rows):
                     _, reached = reach.choose_runs(interface, make)
                 else:

@@ -1,7 +1,7 @@
 """Compilation of kernels ahead of their first call, with their machine code kept on disk.
 
-Some of it is kept under the name by which programs import the module: see
-docs/developers/architecture.md.
+Some machine code is kept under the name by which programs import the module
+(docs/developers/architecture.md), so a build loads modules by that name.
 """
 
 from __future__ import annotations

@@ -23,14 +23,15 @@ FACTORISATION_RATIO = 10
 """Cost of a factorisation, relative to a product of matrices of that size."""
 MATRIX_FUNCTION_RATIO = 200
 """Cost of SciPy's functions and equations of matrices, relative to such a product."""
-RICCATI_EQUATIONS = "solve_continuous_are", "solve_discrete_are"
-"""SciPy's functions that solve them."""
+RICCATI_SOLVERS = "solve_continuous_are", "solve_discrete_are"
+"""SciPy's functions for Riccati equations."""
 RICCATI_RATIO = 2000
-"""Cost of these: they decompose a pencil of up to three times as many rows."""
+"""Cost of RICCATI_SOLVERS, relative to such a product: they decompose a pencil of up to three times
+as many rows."""
 ROOT_OPS = 500_000
 """Cost of a search for a root by SciPy, beside that of the equations and of its steps."""
 ROOT_STEP_RATIO = 15
-"""Cost of a step of this search, relative to a product of matrices of that size."""
+"""Cost of a step of a search for a root, relative to a product of matrices of that size."""
 ROOT_SEARCH = "scipy.optimize.root"
 MAX_VALUE_OPS = 1e9
 """Most operations of the declaration in one call at which a module is verified, about a second."""
@@ -40,7 +41,7 @@ MIN_COUNTED_OPS = 3e6
 """Sizes are doubled until they take so many operations: the last doubling shows how these grow,
 which constant terms hide before."""
 MAX_DOUBLINGS = 10
-"""Most of these, for declarations whose operations hardly grow."""
+"""Most doublings of a size, for declarations whose operations hardly grow."""
 
 
 class Work:
@@ -73,13 +74,13 @@ class Work:
         return self._searches[key]
 
     def _growth(self, sizes: dict[str, int], large: Iterable[str]) -> tuple[int, float, float]:
-        """Return the last of the sizes at which operations are counted, their number, and the power
-        of the size by which it grows."""
+        """Count operations at doubled sizes. Return the last size, the number of operations there,
+        and the power of the size by which this number grows."""
         size, operations, power = COUNTED_SIZE, self._count(sizes), 0.0
         for _ in range(MAX_DOUBLINGS if large else 0):
             sizes = {name: s + size * (name in large) for name, s in sizes.items()}
-            less, operations, size = operations, self._count(sizes), 2 * size
-            power = math.log2(max(1.0, operations / max(1.0, less)))
+            previous_count, operations, size = operations, self._count(sizes), 2 * size
+            power = math.log2(max(1.0, operations / max(1.0, previous_count)))
             if operations > MIN_COUNTED_OPS:
                 break
         return size, operations, power
@@ -121,7 +122,7 @@ class _Counter:
         if function in (np.matmul, np.einsum):
             ratio = 1
         elif (getattr(function, "__module__", None) or "").startswith("scipy."):
-            is_riccati = function.__name__ in RICCATI_EQUATIONS
+            is_riccati = function.__name__ in RICCATI_SOLVERS
             ratio = RICCATI_RATIO if is_riccati else MATRIX_FUNCTION_RATIO
         self._count += ratio * longest * max((array.size for array in arrays), default=1)
         return function(*arguments, **options)

@@ -34,7 +34,8 @@ main()
 _ONE_THREAD = dict.fromkeys(
     ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-"""BLAS threads of several processes wait for each other, far longer than they work."""
+"""Environment of workers with one BLAS thread each: BLAS threads of several processes wait for each
+other, far longer than they work."""
 
 _processes: set[subprocess.Popen[bytes]] = set()
 """All running workers of this process."""
@@ -66,7 +67,7 @@ class Workers:
     ) -> None:
         self._environment = environment or {}
         self.jobs = cores() if jobs is None else jobs
-        if not sys.executable:  # Python is part of another program, which is no interpreter
+        if not sys.executable:  # an embedded Python has no interpreter to start
             self.jobs = 1
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._started: set[subprocess.Popen[bytes]] = set()

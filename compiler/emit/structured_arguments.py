@@ -17,9 +17,9 @@ matrices are a linear space (but for the definiteness of "spd")."""
 
 
 def structured_arguments(plan: Plan) -> dict[str, str]:
-    """List the structured arguments that the steps of a plan read, by their local names, each with
-    the function of the nearest array. A plan that only calls others reads none, and straight-line
-    code computes the entries of the nearest array itself."""
+    """Map the local names of the structured arguments that a plan's steps read to the functions of
+    the nearest arrays. Arguments that are passed on to other kernels are left out, as are those of
+    straight-line code, which computes the entries of the nearest array itself."""
     steps = [step for step in plan.steps if not (isinstance(step, LoopNest) and step.straight)]
     buffer_names = {buffer.name for buffer in buffers(steps)}
     return {

@@ -68,8 +68,8 @@ def stub_text(name: str, module: ModuleDescription, target: Target) -> str:
 
 @dataclass(frozen=True)
 class _Leaves:
-    """The types of the arrays in a result: `array`, or `number` for rank 0; bare: whether named
-    tuples have no type parameters."""
+    """The types of the arrays in a result: `array`, or `number` for those of rank 0. bare: whether
+    named tuples have no type parameters."""
 
     ranks: Mapping[str, int]
     array: str
@@ -179,8 +179,8 @@ def _untyped(module: ModuleDescription) -> Iterator[str]:
 def _parameters(
     function: FunctionDescription, type_of: Callable[[str], str] = lambda kind: kind
 ) -> list[tuple[str, str]]:
-    """Return the names and types of the public parameters: the cotangents of several outputs are
-    one tuple. type_of: maps "_Rank1" and so on to types."""
+    """Return the names and types of the public parameters, where the cotangents of several outputs
+    are one tuple. type_of: replaces types such as "_Rank1" by others."""
     arguments = function.plan.arguments
     parameters = [(a.name, type_of(_parameter_type(a.shape))) for a in arguments]
     if not function.cotangents:

@@ -556,14 +556,14 @@ def test_sizes_are_large_enough_for_indexing():
 
 
 def test_given_sizes_are_used():
-    report = runtime.verify(fakes.classifier(), sizes={"c": 2, "batch": 1, "d": 6})
+    report = runtime.verify(fakes.classifier(), sizes={"c": np.int64(2), "batch": 1, "d": 6})
     assert report.passed
     points = {row.point for row in report.rows} - {""}
     labels = {f"point {number}: d=6, c=2, batch=1" for number in (1, 2)}
     assert points == {*labels, "special points"}
 
 
-@pytest.mark.parametrize("sizes", [{"q": 3}, {"n": 0}, {"n": 2.5}])
+@pytest.mark.parametrize("sizes", [{"q": 3}, {"n": 0}, {"n": 2.5}, {"n": True}])
 def test_impossible_sizes_are_refused(sizes):
     with pytest.raises(errors.ShapeError, match=r"square: .*(q|n)"):
         runtime.verify(fakes.square(), sizes=sizes)

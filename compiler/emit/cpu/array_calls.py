@@ -23,7 +23,7 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import buffers, symbols
 
 FUNCTIONS = {1: "set_multiple", 2: "set_combination"}
-"""Number of terms -> the function that sets an array to their sum."""
+"""Number of terms -> the function that sets an array to the sum of the terms."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def combination(body: tuple[Statement, ...]) -> Combination | None:
 def _multiple(
     value: Scalar, indices: tuple[sympy.Expr, ...], target: Buffer
 ) -> tuple[Scalar, str] | None:
-    """Split a number times an entry of an array of the target's shape; None for other values."""
+    """Split a product of numbers and an entry of an array of the target's shape into the number and
+    the name of the array; None for other values."""
     match value:
         case Operate("neg", (Operate("mul") as product,)):
             multiple = _multiple(product, indices, target)
@@ -89,7 +90,7 @@ def _multiple(
                 array.shape == target.shape
                 and array.role != "constant"  # a double in kernels of singles, too
                 and not {*indices} & symbols(numbers)
-                and target not in buffers(numbers)  # the call reads its numbers once
+                and target not in buffers(numbers)  # the call reads numbers before it writes
             ):
                 return Operate("mul", numbers) if len(numbers) > 1 else numbers[0], array.name
     return None

@@ -66,7 +66,8 @@ class KernelCall:
 
 
 def kernel_call(plan: Plan) -> KernelCall:
-    """Write the call of the kernel of a plan."""
+    """Write the call of the kernel of a plan: by one thread, and around that, as branches under
+    conditions on sizes, with BLAS's threads, in parts by our threads, and batch-last."""
     passed, counts = _passed(plan), _entry_counts(plan)
     limits = {key: f"{size_text(plan, count)} <= {LIMITS[key]}" for key, count in counts.items()}
     partition, batch_last = plan.partition, plan.batch_last
@@ -83,7 +84,7 @@ def kernel_call(plan: Plan) -> KernelCall:
 
     direct, compiled = [f"{kernel}_ready({arguments})"], [kernel]
     lines = [f"{kernel}({arguments})"]
-    if "matrices" in limits:
+    if "matrices" in limits:  # above the limit BLAS has threads, and the pool counts its callers
         direct = if_lines(limits["matrices"], direct, [in_pool(f"{kernel}_ready")])
         lines = [in_pool(kernel)]
     if partition is not None:
@@ -142,13 +143,14 @@ LIMITS = {
     "matrices": MAX_SERIAL_BLAS_ENTRIES,
     "steps": MAX_SERIAL_STEP_ENTRIES,
 }
-"""Limits of `_entry_counts`."""
+"""Largest counts of `_entry_counts` for which a call takes the shorter way."""
 
 
 def _entry_counts(plan: Plan) -> dict[str, sympy.Expr]:
-    """Count the entries of results and matrices, whose limits select the call of a kernel: of
-    several results, whose sizes are not numbers; of all matrices, if BLAS is called for them; of
-    the matrices of a step in loops over time. BLAS gets each matrix of a stack by itself."""
+    """Count the entries that LIMITS are for: "results", of all results, if there are several and
+    their sizes are not numbers; "matrices", of all matrices, if the kernel calls BLAS; "steps", of
+    the matrices of a step, if it also has loops over time. Of a stack, one matrix counts, as BLAS
+    gets each by itself."""
     outputs = [buffer.shape for _, buffer in plan.outputs]
     shapes = [*outputs, *(argument.shape for argument in plan.arguments)]
     counts = {}
@@ -168,8 +170,8 @@ def _entry_counts(plan: Plan) -> dict[str, sympy.Expr]:
 
 def filled_entries(plan: Plan) -> str:
     """Count the entries of results and work arrays with two axes of symbolic sizes or more, which
-    limit the sizes at which a kernel is verified; empty if there are no such arrays. Kernels for
-    parts of the work, which have sizes of their own, need no more than it does."""
+    limit the sizes at which a kernel is verified; "" if there are no such arrays. Kernels for parts
+    of the work do not count: they have sizes of their own, and need no more memory."""
     steps = [step for variant in (*plan.variants, plan) for step in variant.every_step]
     work = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
     shapes = [buffer.shape for buffer in (*work, *(buffer for _, buffer in plan.outputs))]
@@ -227,8 +229,8 @@ def _is_serial(plan: Plan, partition: Partition) -> str:
 
 
 def _is_unsuited(plan: Plan, batch_last: Partition) -> str:
-    """Print the condition that the batch-last layout does not pay: few samples, or few large ones
-    where it replaces calls of BLAS for each sample."""
+    """Print the condition that the batch-last layout does not pay: there are few samples, or, if it
+    replaces calls of BLAS for each sample, few large ones."""
     samples = _sample_count(plan, batch_last)
     is_few = _is_below(plan, samples, batch_last.min_samples)
     if batch_last.has_sums:

@@ -135,7 +135,7 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
 
 
 def _kernels(module: ModuleDescription) -> list[KernelText]:
-    """Print the kernels; functions may share one."""
+    """Print the kernels, each once: functions that compute the same share a plan."""
     kernels: list[KernelText] = []
     names: set[str] = set()
     for function in module.everything:
@@ -167,7 +167,7 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
 
 
 def _summary(function: FunctionDescription) -> str:
-    """Summarise the kernel of a function."""
+    """Summarise the kernel of a function: by its formula, if that is short."""
     formula = "; ".join(function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     short = formula and len(formula) < MAX_SUMMARY_LENGTH

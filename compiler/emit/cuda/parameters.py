@@ -37,8 +37,8 @@ INFIX_OPERATORS = frozenset(
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a kernel: arrays, tables of indices, sizes and scalars; failures: whether
-    it has the array in which failures are recorded."""
+    """The parameters of a kernel: buffers, tables (constant arrays of indices), sizes and numbers;
+    failures: whether it has the array in which failures are recorded."""
 
     buffers: tuple[Buffer, ...]
     tables: tuple[str, ...]

@@ -130,7 +130,8 @@ def _capability(architecture: str) -> tuple[int, int]:
 
 @contextmanager
 def _toolkit(architecture: str) -> Iterator[None]:
-    """Raise UnsupportedError if the compilers are not installed, or do not know the devices."""
+    """Raise UnsupportedError if the block fails as the compilers are not installed, or do not know
+    devices of this compute capability."""
     try:
         yield
     except (ImportError, RuntimeError) as error:

@@ -1,6 +1,7 @@
 """Bessel functions of real order in double precision, by power series and by the trapezoidal rule
 for integrals whose integrands decay on both sides (NIST Handbook of Mathematical Functions, 10.2,
-10.9, 10.25 and 10.32).
+10.9, 10.25 and 10.32). For such integrals of analytic functions, the error of this rule falls
+exponentially with the number of points.
 
 Errors are a few units in the last place of the function's magnitude near the argument.
 """
@@ -16,7 +17,10 @@ MIN_INTEGRAL_X = 30.0
 series."""
 NEGLIGIBLE = 1e-17
 """Terms of a series below this, relative to the sum, are omitted."""
+MIN_EXPONENT = -45.0
+"""An integral ends where its integrand is below exp(MIN_EXPONENT), 3e-20, of its largest value."""
 MAX_TERMS = 100000
+"""Largest number of terms of a series, and of steps of a recurrence."""
 
 
 @device
@@ -56,7 +60,7 @@ def positive_i(order, x):
     total = 0.5
     fall = 0.0
     t = 0.0
-    while fall > -45.0 and t < 3.0:
+    while fall > MIN_EXPONENT and t < 3.0:
         t += step
         half = math.sin(t / 2.0)
         fall = -2.0 * x * half * half
@@ -80,7 +84,7 @@ def positive_k(order, x):
     peak = 0.0
     exponent = 0.0
     t = 0.0
-    while exponent > peak - 45.0 and t < 1000.0:
+    while exponent > peak + MIN_EXPONENT and t < 1000.0:
         t += step
         half = math.sinh(t / 2.0)
         fall = -2.0 * x * half * half
@@ -142,7 +146,7 @@ def low_order(order, x):
         even, odd = (rising + falling) * math.cos(angle), (rising - falling) * math.sin(angle)
         real += even - share * odd
         imaginary += share * even + odd
-        going = fall + order * u > -45.0
+        going = fall + order * u > MIN_EXPONENT
     # the phase in two parts: a difference with x would lose digits
     c, s = cos_sin_pi(order / 2.0)
     cosine, sine = math.cos(x) * c + math.sin(x) * s, math.sin(x) * c - math.cos(x) * s

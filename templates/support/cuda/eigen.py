@@ -1,7 +1,7 @@
 """Eigenvalues, ascending, and eigenvectors of unit length with a fixed sign.
 
-Small symmetric matrices are shifted to positive definite ones, whose singular values are computed;
-large ones are cuSOLVER's. Other matrices use a Schur form.
+Small symmetric matrices are shifted to positive definite ones, whose eigenvalues are the singular
+values: one iteration serves both. Large ones are left to cuSOLVER. Other matrices use a Schur form.
 """
 
 # mypy: allow-untyped-defs
@@ -34,8 +34,8 @@ def shift_symmetric(a, shifted, shifts):
         for i in range(n):
             total = a.dtype.type(0)
             for j in range(n):
-                nothing = a[s, i, j] - a[s, i, j]  # nan for an infinite entry
-                shifted[s, i, j] = a[s, max(i, j), min(i, j)] + nothing
+                zero_or_nan = a[s, i, j] - a[s, i, j]  # nan for an infinite entry
+                shifted[s, i, j] = a[s, max(i, j), min(i, j)] + zero_or_nan
                 total += abs(shifted[s, i, j])
             norm = real_maximum(total, norm)
         shifts[s] = norm + norm
@@ -85,7 +85,7 @@ def symmetric_eigenvalues(run, a, values, failure):
     symmetric_eigen(run, a, values, None, failure)
 
 
-# Those of other matrices
+# Matrices that are not symmetric
 
 
 @device
@@ -121,7 +121,7 @@ def triangular_eigenvectors(form, columns, precision):
 
 @device
 def diagonal_place(form, row):
-    """The rank of a diagonal entry by its real part."""
+    """The position of a diagonal entry in the ascending order of real parts."""
     value = form[row, row].real
     rank = 0
     for i in range(form.shape[0]):

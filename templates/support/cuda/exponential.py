@@ -35,7 +35,9 @@ def halvings_for(norms, bound):
 
 @kernel("float64[:, :, ::1], float64[:, :, ::1], int64, float64[::1]")
 def measure_power(a, work, power, sizes):
-    """sizes (stack,) = log2 of the 1-norms of abs(a) ** power; work (stack, 2, n)."""
+    """sizes (stack,) = log2 of the 1-norms of abs(a) ** power, a block for each matrix: the largest
+    entry of a row of ones times the power. The row is normalised in each step, as it could
+    overflow. work (stack, 2, n): work array."""
     n = a.shape[1]
     for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
         row, product = work[s, 0], work[s, 1]

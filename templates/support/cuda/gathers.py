@@ -15,7 +15,8 @@ def rows_at(run, matrices, positions, out):
 
 
 def sums_at(run, values, positions, ones, out):
-    """out[s, k] = the sum of values[s, i] over i with positions[s, i] = k."""
+    """out[s, k] = the sum of values[s, i] over i with positions[s, i] = k. `ones` is for the CPU's
+    function of this name."""
     run.launch(sum_rows, out.size, values, positions, out)
 
 

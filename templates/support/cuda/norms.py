@@ -58,27 +58,20 @@ def largest_size(sizes, count):
     return largest
 
 
-@device
-def largest_column(a, sums):
-    """The 1-norm of a matrix, nan if an entry is nan, for all threads of a block; `sums` is
-    overwritten."""
-    cuda.syncthreads()
-    for j in range(cuda.threadIdx.x, a.shape[1], cuda.blockDim.x):
-        total = a.dtype.type(0)
-        for i in range(a.shape[0]):
-            total += abs(a[i, j])
-        sums[j] = total
-    cuda.syncthreads()
-    return largest_size(sums, a.shape[1])
-
-
 @kernel("real[:, :, ::1], real[:, ::1], real[::1]")
 def measure_columns(a, sums, sizes):
-    """sizes (stack,) = the 1-norms."""
-    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
-        size = largest_column(a[s], sums[s])
+    """sizes (stack,) = the 1-norms, nan if an entry is nan, a block for each matrix. sums (stack,
+    n): work array."""
+    stack, n, _ = a.shape
+    for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
+        for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            total = a.dtype.type(0)
+            for i in range(n):
+                total += abs(a[s, i, j])
+            sums[s, j] = total
+        cuda.syncthreads()
         if cuda.threadIdx.x == 0:
-            sizes[s] = size
+            sizes[s] = largest_size(sums[s], n)
 
 
 def column_sizes(run, *stacks):
@@ -87,6 +80,6 @@ def column_sizes(run, *stacks):
     stack, n, _ = stacks[0].shape
     sizes, sums = run.empty((len(stacks), stack)), run.empty((stack, n))
     for number, a in enumerate(stacks):
-        # threads also for those without rows, whose norms are 0
+        # one thread also for matrices without rows, whose norms are 0
         run.launch_matrices(measure_columns, stack, max(n, 1), a, sums, run.part(sizes, number))
     return run.to_host(sizes)

@@ -72,10 +72,11 @@ def subtract_products(x, s, mask):
 
 @device
 def replace_by_root(x, s):
-    """Replace Fréchet blocks, the first of which is upper triangular by the principal square root,
-    by the threads of a block. Whether nothing this thread has solved for is singular.
+    """Replace Fréchet blocks with an upper triangular first entry by their principal square root,
+    by the threads of a block. Returns whether all pivots of this thread are nonzero.
 
-    With R the root of the first entry, Y that of another, R Y + Y R is known.
+    With R the root of the first entry and Y that of another one, R Y + Y R is known: the entry
+    without the products of other roots.
     """
     root = x[0, s]
     fine = True

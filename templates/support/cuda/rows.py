@@ -50,12 +50,6 @@ def parts_of_rows(run, x):
 
 
 @device
-def power_above(x, largest):
-    """exp(x - largest): 0 for x = -inf, nan if a number is nan or both are infinite."""
-    return math.exp(x - largest)
-
-
-@device
 def log_of_sum(largest, total):
     """largest + log(total), or an infinite `largest` itself."""
     return largest + math.log(total) if abs(largest) < math.inf else largest
@@ -77,7 +71,7 @@ def row_parts(x, parts, length, lanes):
         largest = reduced(largest, lanes, shared, MAXIMUM)
         total = x.dtype.type(0)
         for i in range(begin, end, lanes):
-            total += power_above(x[s, i], largest)
+            total += math.exp(x[s, i] - largest)
         total = reduced(total, lanes, shared, SUM)
         if lane == 0:
             parts[s, p, 0] = largest
@@ -93,8 +87,9 @@ def join_parts(parts, s, lane, lanes, shared):
     largest = reduced(largest, lanes, shared, MAXIMUM)
     total = parts.dtype.type(0)
     for p in range(lane, parts.shape[1], lanes):
+        # a part of -inf alone, whose sum is nan, adds nothing to a row with larger entries
         if parts[s, p, 0] > -math.inf or parts[s, p, 0] != parts[s, p, 0]:
-            total += parts[s, p, 1] * power_above(parts[s, p, 0], largest)
+            total += parts[s, p, 1] * math.exp(parts[s, p, 0] - largest)
     return largest, reduced(total, lanes, shared, SUM)
 
 
@@ -116,7 +111,7 @@ def softmax_parts(x, parts, out, length, logarithm, lanes):
                 out[s, i] = (x[s, i] - largest) - log_total
         else:
             for i in range(begin, end, lanes):
-                out[s, i] = power_above(x[s, i], largest) / total
+                out[s, i] = math.exp(x[s, i] - largest) / total
 
 
 @kernel("real[:, :, ::1], real[::1], int64")

@@ -126,6 +126,7 @@ def reduced_rows(x, out, operation, lanes):
     shared = cuda.shared.array(THREADS, x.dtype)
     lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for start in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        # groups without a row repeat the last one, as all threads of a block must call `reduced`
         s = min(start + cuda.threadIdx.x // lanes, stack - 1)
         total = x.dtype.type(0 if operation == SUM else 1)
         if operation == MAXIMUM:
@@ -143,8 +144,8 @@ def reduced_rows(x, out, operation, lanes):
 
 
 def row_by_row(points, terms):
-    """Decide whether `points` rows of `terms` entries keep a device busy with one block for each
-    row."""
+    """Decide whether one group of threads for each of `points` rows of `terms` entries keeps a
+    device busy; a few long rows need several blocks a row."""
     return terms <= 8 * THREADS or points * THREADS >= BUSY_THREADS
 
 

@@ -58,17 +58,19 @@ def orthogonalise_pair(w, basis, with_vectors, first, second, precision, min_squ
     """Rotate two rows of w so that they are orthogonal, and those of `basis` if `with_vectors`.
     Returns 1 if they were not orthogonal before, else 0."""
     one = w.dtype.type(1)
-    a = w.dtype.type(0)
-    b = w.dtype.type(0)
-    c = w.dtype.type(0)
+    x_square = w.dtype.type(0)
+    y_square = w.dtype.type(0)
+    inner = w.dtype.type(0)
     for i in range(w.shape[1]):
         x, y = w[first, i], w[second, i]
-        a += x * x
-        b += y * y
-        c += x * y
-    if not (a > min_square and b > min_square and abs(c) > precision * math.sqrt(a) * math.sqrt(b)):
+        x_square += x * x
+        y_square += y * y
+        inner += x * y
+    if not (x_square > min_square and y_square > min_square):
         return 0
-    tangent = rotation_tangent(b - a, c + c)
+    if not abs(inner) > precision * math.sqrt(x_square) * math.sqrt(y_square):
+        return 0
+    tangent = rotation_tangent(y_square - x_square, inner + inner)
     cosine = one / math.sqrt(one + tangent * tangent)
     rotate_rows(w, first, second, cosine, tangent * cosine)
     if with_vectors:
@@ -242,6 +244,7 @@ def singular_by_jacobi(run, a, u, s, v, failure):
     k, size = min(p, q), max(p, q)
     with_vectors = int(u is not None)
     precision = precision_of(s.dtype)
+    # products of entries of shorter rows lose digits to underflow
     min_square = float(np.finfo(s.dtype).tiny) / precision
     work = run.empty((stack, k, size)), run.empty((stack if with_vectors else 1, k, k))
     settings = with_vectors, precision * math.sqrt(size), min_square, run.failures, failure

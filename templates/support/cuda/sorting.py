@@ -24,13 +24,14 @@ def rows_unsorted_by(run, values, keys, out):
 
 @device
 def precedes(x, y):
-    """Whether x comes before y: nan comes last."""
+    """Check whether x comes before y in ascending order, where nan comes last."""
     return x < y or (x == x and y != y)
 
 
 @device
 def rank(keys, s, i):
-    """The place of keys[s, i] in the row's ascending order, by a comparison with each entry."""
+    """The place of keys[s, i] in the row's ascending order, by a comparison with each entry: a
+    thread for each entry needs no other thread's result."""
     count = 0
     for j in range(keys.shape[1]):
         if precedes(keys[s, j], keys[s, i]) or (j < i and not precedes(keys[s, i], keys[s, j])):

@@ -99,7 +99,7 @@ def triangular_form(h, q, precision):
             return False
         else:
             count += 1
-            if count % 10 == 0:
+            if count % 10 == 0:  # an exceptional shift, in case Wilkinson's does not converge
                 shift = h[stop, stop] + 0.75 * abs(h[stop, stop - 1])
             else:
                 shift = wilkinson_shift(
