@@ -29,6 +29,7 @@ JSON = "certificate.json"
 TEXT = "certificate.md"
 PAGE = "certificate.html"
 FORMAT = 2
+"""Version of the structure of `certificate.json`; others cannot be read."""
 REMARK = "Written by derivatrix; `derivatrix verify --write` renews it."
 
 

@@ -30,10 +30,13 @@ from derivatrix.runtime.report import LARGEST_ENTRY, Row
 PERTURBATION = 1e-4
 """The relative error that every comparison with differences must detect."""
 ROUNDING = 64 * np.finfo(np.float64).eps
-"""The error that cancellation may leave in a result, relative to the terms that cancel."""
+"""Allowed error of a result by cancellation, relative to the terms that cancel."""
+SPECIAL_SLACK = 1e3
+"""Factor of the tolerances at special points, where large entries have large rounding errors."""
 MAX_DECIDED_CHANGE = 1e-9
-"""Largest change of a value by rounding at a special point where it has to be finite. At the edge
-of a domain, as that of arccos at 1, it changes by far more, and rounding may leave the domain."""
+"""Largest change of a value by rounding at a special point where the value has to be finite. At the
+edge of a domain, as that of arccos at 1, a value changes by far more, and rounding may leave the
+domain."""
 FIRST_DIGIT = 0.1
 """Relative error in float32 from which no digit is correct; such results need not be finite."""
 LINEAR_KINDS = ("vjp", "jvp", "hvp")
@@ -84,7 +87,7 @@ class Trial:
         self.point = measurement.point
         self.special = special
         self.roundoff = roundoff
-        self.slack = 1e3 if special else 1.0
+        self.slack = SPECIAL_SLACK if special else 1.0
         self.rows: list[Row] = []
         self.floor = max(
             largest(measurement.value), measurement.gradient_size, 1.0 if special else 0.0

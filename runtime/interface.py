@@ -201,8 +201,8 @@ class ModuleInterface:
         return [self] if kind == "vjp" else self.outputs
 
     def has_batch(self, kind: str, key: str) -> bool:
-        """Return whether one of the arrays that a function returns has batch axes: not a cotangent
-        of an input without them, which is a sum."""
+        """Return whether one of the arrays that a function returns has batch axes. The cotangent of
+        an input without them is a sum over the samples, and has none."""
         return self.batched and (kind != "vjp" or self.input(key).batched)
 
     def input(self, name: str) -> Input:

@@ -36,6 +36,9 @@ MIN_LARGE_VALUE = 2.0**-40
 saturates, as softmax does, its derivative is all rounding of terms that cancel."""
 MIN_VALUE = 1e-280
 """Smaller values have derivatives that underflow."""
+SMALL_DIRECTIONS = 200
+"""Most directions of an input along which the declaration is differentiated at small sizes: a basis
+for all but inputs with more entries."""
 LARGER_DIRECTIONS = 4
 """Most single entries of an input along which the declaration is differentiated at larger sizes;
 dense directions, which show any wrong entry, come on top."""
@@ -182,7 +185,7 @@ def small(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> li
     reasons: list[str] = []
     for number, candidate in enumerate(candidates if len(candidates) > 1 else candidates * 2):
         try:
-            measurement = _measure_best(interface, candidate, [seed, number], 200)
+            measurement = _measure_best(interface, candidate, [seed, number], SMALL_DIRECTIONS)
         except OutOfDomain as reason:
             reasons.append(str(reason))
             continue

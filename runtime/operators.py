@@ -91,10 +91,8 @@ def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.
     product, transposed = matrix @ right_vectors, matrix.T @ left_vectors
     compare("todense", operator.todense, array)
     compare("tosparse", lambda: operator.tosparse().toarray(), matrix)
-    vector, covector = (
-        right_vectors[:, 0].reshape(column_shape),
-        left_vectors[:, 0].reshape(row_shape),
-    )
+    vector = right_vectors[:, 0].reshape(column_shape)
+    covector = left_vectors[:, 0].reshape(row_shape)
     compare("operator", lambda: operator @ vector, product[:, 0].reshape(row_shape))
     compare("operator", lambda: operator.T @ covector, transposed[:, 0].reshape(column_shape))
     compare("operator", lambda: operator.matmat(right_vectors), product)

@@ -20,7 +20,11 @@ from derivatrix.runtime.interface import Input, ModuleInterface, Point, Sizes, s
 LARGER_SIZES = (16, 11, 8, 6)
 """Minimum sizes to try for the point with larger sizes, where kernels may take other branches."""
 MAX_LARGER_ENTRIES = 500_000
-"""Most entries of a derivative at that point."""
+"""Most entries of a derivative at the point with larger sizes."""
+DENSE_DIRECTIONS = 4
+"""Number of dense directions that are added to an incomplete basis: they reach every entry."""
+MAX_BASIS_SAMPLE = 32
+"""Most members of an incomplete basis."""
 
 
 # Sizes
@@ -227,16 +231,16 @@ PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal")
 
 def directions(structure: str, shape: Shape, limit: int, random: Random) -> np.ndarray:
     """Stack directions that keep the structure: a basis if it has at most `limit` members,
-    otherwise a random choice of them and a few dense directions of length 1. With `limit` 0 there
-    is a single dense direction."""
+    otherwise some members at random and DENSE_DIRECTIONS of length 1. With `limit` 0 there is a
+    single dense direction."""
     if not limit:
         return _dense_direction(structure, shape, random)[None]
     is_symmetric = structure in ("symmetric", "spd")
     free = np.argwhere(project("lower" if is_symmetric else structure, np.ones(shape)))
-    count = 4 if len(free) > limit else 0
+    count = DENSE_DIRECTIONS if len(free) > limit else 0
     dense = [_dense_direction(structure, shape, random) for _ in range(count)]
     if dense:
-        free = random.permutation(free)[: min(limit, 32)]
+        free = random.permutation(free)[: min(limit, MAX_BASIS_SAMPLE)]
     basis = np.zeros((len(free), *shape))
     for number, index in enumerate(free):
         basis[(number, *index)] = 1.0

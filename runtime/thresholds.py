@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,21 +102,17 @@ def points(interface: ModuleInterface, point: Point, random: Random) -> Iterator
                     break
 
 
+@dataclass(frozen=True)
 class _Line:
     """Difference `number` of `compared`, as a function of the distance from `point` along a
-    direction of one input."""
+    direction of the input `entry`."""
 
-    def __init__(
-        self,
-        interface: ModuleInterface,
-        compared: ComparedNumbers,
-        point: Point,
-        number: int,
-        entry: Input,
-        direction: np.ndarray,
-    ) -> None:
-        self.interface, self.compared, self.number = interface, compared, number
-        self.point, self.entry, self.direction = point, entry, direction
+    interface: ModuleInterface
+    compared: ComparedNumbers
+    point: Point
+    number: int
+    entry: Input
+    direction: np.ndarray
 
     def point_at(self, distance: float) -> Point:
         name = self.entry.name

@@ -12,6 +12,7 @@ import scipy.special
 from numba import cuda
 
 from derivatrix.compiler.targets import cuda as targets
+from derivatrix.templates.support.cuda import spectral
 from tests import plain
 from tests.devices.helpers import together
 
@@ -75,9 +76,7 @@ def view(array):
 
 def use_library(monkeypatch):
     """Leave them to CuPy, which is NumPy here."""
-    fake = types.SimpleNamespace(asarray=view, linalg=np.linalg, empty=cuda.device_array)
-    monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: array, raising=False)
-    KERNELS.put("_cupy", fake, monkeypatch.setattr)
+    monkeypatch.setattr(spectral, "_cupy", types.SimpleNamespace(asarray=view, linalg=np.linalg))
     KERNELS.put("by_library", lambda run, what, n: n > 1, monkeypatch.setattr)
 
 

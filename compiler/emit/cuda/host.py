@@ -106,7 +106,12 @@ def counterpart(kernel: Kernel) -> str:
 
 class _HostWriter(Printer):
     """The printer of the host function of one plan. NumPy computes coefficients, which are infinite
-    or nan as on a device, where functions of `math` would raise."""
+    or nan as on a device, where functions of `math` would raise.
+
+    kept_scalars: those that earlier kernels have stored. allocated: arrays that the lines allocate.
+    complex: Schur forms and vectors, whose real forms would have blocks of two rows. escaping:
+    scalars that one nest computes and another reads.
+    """
 
     real = "np.float64"
     library = "np"
@@ -121,7 +126,6 @@ class _HostWriter(Printer):
         self._kept_scalars: set[str] = set()
         allocations = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
         self._allocated = set(buffers(allocations))
-        # LAPACK's real Schur forms have blocks of two rows; those of devices are complex triangles
         self._complex = {
             operand.buffer
             for step in plan.steps

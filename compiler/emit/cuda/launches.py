@@ -90,6 +90,7 @@ def launches(
                 serial.append(statement)
         if isinstance(statement, Let) and statement.name in escaping:
             serial.append(_keep(statement.name))
+    # statements after sums that are single numbers need no launch of their own
     if launched and launched[-1].sums and not launched[-1].points:
         launched[-1] = replace(launched[-1], after=(*launched[-1].after, *serial))
     else:

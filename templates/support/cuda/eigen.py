@@ -60,16 +60,12 @@ def symmetric_by_jacobi(run, a, values, vectors, failure):
     """`symmetric_eigen`, from the singular values of a positive definite matrix."""
     stack, n = values.shape
     with_vectors = int(vectors is not None)
-    shifted, shifts, singular_values = (
-        run.empty(a.shape),
-        run.empty((stack,)),
-        run.empty((stack, n)),
-    )
+    shifted, shifts, sizes = run.empty(a.shape), run.empty((stack,)), run.empty((stack, n))
     u, v = (run.empty(a.shape) if with_vectors else None for _ in range(2))
     run.launch(shift_symmetric, stack, a, shifted, shifts)
-    singular_by_jacobi(run, shifted, u, singular_values, v, failure)
+    singular_by_jacobi(run, shifted, u, sizes, v, failure)
     u, vectors = array_or_placeholder(run, u), array_or_placeholder(run, vectors)
-    run.launch(shift_back, stack * n, singular_values, u, shifts, values, vectors, with_vectors)
+    run.launch(shift_back, stack * n, sizes, u, shifts, values, vectors, with_vectors)
 
 
 def symmetric_eigen(run, a, values, vectors, failure):

@@ -61,11 +61,9 @@ def one_root(run, residual, jacobian, iterations, operands, target):
     if not solved:
         unknown[:] = np.nan
     run.overwrite(target, unknown.reshape(target.shape))
-    return (
-        []
-        if solved
-        else [_convergence(len(sizes) - 1, singular, initial_size, *sizes[-RESIDUALS_IN_MESSAGE:])]
-    )
+    if solved:
+        return []
+    return [_convergence(len(sizes) - 1, singular, initial_size, *sizes[-RESIDUALS_IN_MESSAGE:])]
 
 
 def largest_residual(run, residual, operands, unknown):

@@ -33,8 +33,7 @@ def principal_schur(run, a, form, precision, failure):
     stack, n, _ = a.shape
     vectors = run.empty(a.shape, np.complex128)
     schur(run, a, form, vectors, failure)
-    arguments = precision, run.failures, failure
-    run.launch_matrices(require_principal, stack, n, form, *arguments)
+    run.launch_matrices(require_principal, stack, n, form, precision, run.failures, failure)
     return vectors
 
 

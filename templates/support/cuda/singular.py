@@ -248,14 +248,8 @@ def singular_by_jacobi(run, a, u, s, v, failure):
     min_square = float(np.finfo(s.dtype).tiny) / precision
     work = run.empty((stack, k, size)), run.empty((stack if with_vectors else 1, k, k))
     settings = with_vectors, precision * math.sqrt(size), min_square, run.failures, failure
-    arrays = (
-        a,
-        array_or_placeholder(run, u),
-        s,
-        array_or_placeholder(run, v),
-        *work,
-        run.empty((stack, k)),
-    )
+    u, v = array_or_placeholder(run, u), array_or_placeholder(run, v)
+    arrays = a, u, s, v, *work, run.empty((stack, k))
     run.launch_matrices(decompose_matrices, stack, size if k else 0, *arrays, *settings)
 
 

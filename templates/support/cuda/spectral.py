@@ -62,8 +62,7 @@ def eigen_by_library(run, a, values, vectors, failure):
             decomposition = _cupy.linalg.eigh(matrices[s])
             _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = decomposition
     if vectors is not None:
-        arguments = vectors, vectors, 0, run.failures, failure
-        run.launch(sign_pairs, stack * n, *arguments)
+        run.launch(sign_pairs, stack * n, vectors, vectors, 0, run.failures, failure)
 
 
 def singular_by_library(run, a, u, s, v, failure):
