@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -67,14 +68,15 @@ class Printer(Infix):
             text = arithmetic.doprint(value.xreplace({part: part.evalf(17) for part in numbers}))
             self.names.update(arithmetic.module_imports, map(str, value.free_symbols))
             return str(text)
-        if value in (sympy.nan, sympy.oo, -sympy.oo):
-            name = self.named("np.nan" if value is sympy.nan else "np.inf")
-            return f"-{name}" if value == -sympy.oo else name
+        number = float(value)
+        if not math.isfinite(number):  # also a large integer, as 10**400
+            name = self.named("np.nan" if math.isnan(number) else "np.inf")
+            return f"-{name}" if number < 0 else name
         if not value.is_Rational or max(abs(value.p), value.q) > LARGEST_INTEGER:
-            return repr(float(value))
+            return repr(number)
         if value.is_Integer:
             return str(value)
-        return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(float(value))
+        return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(number)
 
     def time_loop(self, step: Recurrence) -> str:
         """Print the head of a loop over time."""

@@ -510,3 +510,10 @@ def test_a_loop_that_is_its_formula_has_no_comment() -> None:
     A, B = dx.matrix("A", n, n), dx.matrix("B", n, n)
     text = generate(dx.function("f", [A, B], dx.tanh(A) * B.T, kinds=["value"])).text
     assert "out[i, j] = B[j, i] * fast_tanh(A[i, j])" in text and "# out" not in text
+
+
+def test_numbers_beyond_the_range_of_float64() -> None:
+    x = dx.vector("x", n)
+    function = dx.function("f", [x], 10**200 * (-(10**200) * x), kinds=["value"])
+    assert "np.inf" in (text := generate(function).text) and "real(inf)" not in text
+    assert (dx.compile(function).value(np.ones(2)) == -np.inf).all()
