@@ -16,12 +16,12 @@ def require_one_meaning(function: str, symbols: Iterable[Leaf]) -> None:
     input of its name and shape."""
     first_by_name: dict[str, Leaf] = {}
     for leaf in symbols:
-        first = first_by_name.setdefault(leaf.name, leaf)
-        is_input = (first.role == "symbol") != (leaf.role == "symbol") and first.shape == leaf.shape
-        if leaf is not first and not is_input:
+        earlier = first_by_name.setdefault(leaf.name, leaf)
+        is_one_from_sympy = (earlier.role == "symbol") != (leaf.role == "symbol")
+        if leaf is not earlier and not (is_one_from_sympy and earlier.shape == leaf.shape):
             raise DeclarationError(
-                f"{function}: two different symbols are called {leaf.name}: {declared_text(first)} "
-                f"and {declared_text(leaf)}; rename one"
+                f"{function}: two different symbols are called {leaf.name}: "
+                f"{declared_text(earlier)} and {declared_text(leaf)}; rename one"
             )
 
 
@@ -32,8 +32,8 @@ def declared_text(leaf: Leaf) -> str:
 
 
 def argument_node(argument: str, value: Any) -> Node:
-    """Return the node of an argument, which is named as "grad: expr" is. Raises the errors of
-    `asarray`, with that name."""
+    """Convert an argument to a node. argument: its name in errors, as in "grad: expr". Raises the
+    errors of `asarray`, with that name."""
     try:
         return asarray(value).node
     except DerivatrixError as error:

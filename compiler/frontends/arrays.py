@@ -21,7 +21,7 @@ from derivatrix.compiler.frontends import (
     rearrange,
     reductions,
 )
-from derivatrix.compiler.frontends import reshape as reshaping
+from derivatrix.compiler.frontends import reshape as reshaping  # `reshape` is the function here
 from derivatrix.compiler.ir.arrays import Array as Array
 from derivatrix.compiler.ir.arrays import asarray as asarray
 from derivatrix.compiler.ir.arrays import where as where

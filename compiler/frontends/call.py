@@ -34,20 +34,20 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
 
     Returns its expression, or a named tuple of several; see `Function.__call__`."""
     arguments = _bind_arguments(function, positional, named)
-    samples = {
+    batch_axes = {
         leaf.name: node.shape[: node.ndim - leaf.ndim]
         for leaf, node in arguments.items()
         if leaf.name in function.batch and node.ndim > leaf.ndim
     }
-    if broadcast_clash([*samples.values()]):
-        text = ", ".join(f"{name} has {shape_text(axes)}" for name, axes in samples.items())
+    if broadcast_clash([*batch_axes.values()]):
+        text = ", ".join(f"{name} has {shape_text(axes)}" for name, axes in batch_axes.items())
         raise ShapeError(f"{function.name}: the batch axes do not broadcast: {text}")
-    stack = broadcast_shapes(*samples.values())
-    sizes = _bind_sizes(function, [*arguments.values()], samples)
+    stack = broadcast_shapes(*batch_axes.values())
+    sizes = _bind_sizes(function, [*arguments.values()], batch_axes)
     replacements = dict[Node, Node]()
     for leaf, node in arguments.items():
         resized_leaf = resize(leaf, sizes)
-        if leaf.name in samples:
+        if leaf.name in batch_axes:
             node = broadcast_to(Array(node), stack + resized_leaf.shape).node
         replacements[resized_leaf] = _with_structure(function.name, leaf, node)
     resized = [resize(node, sizes) for node in function.expressions]
@@ -64,6 +64,8 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
 def _bind_arguments(
     function: Declaration, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[Leaf, Node]:
+    """Match the arguments of a call with the inputs. Raises DeclarationError for missing,
+    superfluous and repeated ones, as Python does."""
     parameters = {
         leaf.name: Parameter(leaf.name, Parameter.POSITIONAL_OR_KEYWORD) for leaf in function.inputs
     }
@@ -82,13 +84,14 @@ def _bind_arguments(
 
 
 def _bind_sizes(
-    function: Declaration, arguments: Sequence[Node], samples: Mapping[str, Shape]
+    function: Declaration, arguments: Sequence[Node], batch_axes: Mapping[str, Shape]
 ) -> dict[sympy.Symbol, Dimension]:
-    """Find the size that each size of the function's inputs has for these arguments. samples: the
-    batch axes of each argument that has some, by the input's name."""
+    """Find the value of each size of the function's inputs in the shapes of the arguments.
+    batch_axes: those of each argument that has some, by the input's name. Raises ShapeError for an
+    argument that does not fit the others."""
     inputs, sizes = function.inputs, dict[sympy.Symbol, Dimension]()
     shapes = [
-        node.shape[len(samples.get(leaf.name, ())) :]
+        node.shape[len(batch_axes.get(leaf.name, ())) :]
         for leaf, node in zip(inputs, arguments, strict=True)
     ]
     sources = readings([leaf.shape for leaf in inputs])
@@ -106,7 +109,7 @@ def _bind_sizes(
             for symbol in symbols
             if sizes[symbol] != symbol
         )
-        expected_text = shape_text((*samples.get(leaf.name, ()), *leaf.shape))
+        expected_text = shape_text((*batch_axes.get(leaf.name, ()), *leaf.shape))
         raise ShapeError(
             f"{function.name}: the argument for {leaf.name} has shape {shape_text(node.shape)}, "
             f"expected {expected_text}{f' with {bindings}' if bindings else ''}"
@@ -115,9 +118,10 @@ def _bind_sizes(
 
 
 def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
-    """Return an argument with the structure of the input `leaf` as a fact: the nearest matrix where
-    it is not known to have it. Raises DeclarationError for numbers that do not have it, and for an
-    orthogonal input, where the nearest matrix is no linear function."""
+    """Give an argument the structure of the input `leaf` as a fact. The nearest matrix of the
+    structure replaces an argument that is not known to have it. Raises DeclarationError for numbers
+    without the structure, and for an orthogonal input unless its argument is known to be
+    orthogonal: the nearest orthogonal matrix is no linear function of it."""
     structure, text = leaf.structure, operand_text(node, "its argument")
     number = literal(node)
     array = node.array if isinstance(node, Constant) else None
@@ -125,9 +129,9 @@ def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
         array = np.asarray(float(number))
     if array is not None and not contains(structure, array):
         raise DeclarationError(f"{name}: {leaf.name} is {structure}, and {text} is not")
-    needed = DECLARED_FACTS.get(structure, frozenset())
-    for form in (node, *simplify([node])):
-        if needed <= facts(form):
+    required_facts = DECLARED_FACTS.get(structure, frozenset())
+    for form in (node, *simplify([node])):  # facts may show only after simplification
+        if required_facts <= facts(form):
             return form
     if array is None and structure == "orthogonal":
         raise DeclarationError(
@@ -135,6 +139,6 @@ def _with_structure(name: str, leaf: Leaf, node: Node) -> Node:
             f'assume({text}, "orthogonal")'
         )
     nearest = node if array is not None else project(node, leaf)
-    return (
-        nearest if needed <= facts(nearest) else apply(assumption(structure), Array(nearest)).node
-    )
+    if required_facts <= facts(nearest):
+        return nearest
+    return apply(assumption(structure), Array(nearest)).node

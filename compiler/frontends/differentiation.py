@@ -176,19 +176,23 @@ class _Expression:
 
     @property
     def leaf(self) -> Leaf:
+        """The symbol to differentiate by; of several, as `jvp` has, the first."""
         return self.leaves[0]
 
     @cached_property
     def gradient(self) -> Node:
+        """The gradient of a scalar expression: its VJP for the cotangent 1."""
         return self.pulled_back(full(1))
 
     def pulled_back(self, cotangent: Node) -> Node:
+        """Transpose the JVP along `leaf`, and apply it to a cotangent."""
         tangents = {self.leaf: tangent_of(self.leaf)}
         (jvp,) = push_forward([self.value], tangents)
         return pull_back([jvp], tangents, [cotangent])[0]
 
     def pushed(self, node: Node, directions: Iterable[Any], name: str = "") -> Node:
-        """Differentiate `node` along a direction for each of the symbols."""
+        """Differentiate `node` along a direction for each symbol. name: of the argument with the
+        direction, for errors; by default that of `jvp`."""
         tangents = {leaf: tangent_of(leaf, f"tangent_{leaf.name}") for leaf in self.leaves}
         nodes: dict[Node, Node] = {}
         for leaf, direction in zip(self.leaves, directions, strict=True):
@@ -197,6 +201,7 @@ class _Expression:
         return simplify(substitute(push_forward([node], tangents), nodes))[0]
 
     def jacobian(self, node: Node) -> Node:
+        """The Jacobian of `node` by `leaf`."""
         return jacobians([node], self.leaf, tangent_of(self.leaf))[0]
 
     def derivative(self, node: Node) -> Array:
@@ -217,19 +222,18 @@ class _Expression:
         """Find the leaf that `symbol` means: a declared input rather than a SymPy symbol."""
         present = leaves([node])
         if isinstance(symbol, str):
-            text, found = shown(symbol), [leaf for leaf in present if leaf.name == symbol]
+            text, candidates = shown(symbol), [leaf for leaf in present if leaf.name == symbol]
         else:
-            wanted = argument_node(f"{self.function}: the symbol to differentiate by", symbol)
-            text, found = operand_text(wanted), [leaf for leaf in present if _means(wanted, leaf)]
-            if isinstance(wanted, Leaf):
-                text = declared_text(wanted)
-        if not found:
+            node = argument_node(f"{self.function}: the symbol to differentiate by", symbol)
+            text = declared_text(node) if isinstance(node, Leaf) else operand_text(node)
+            candidates = [leaf for leaf in present if _means(node, leaf)]
+        if not candidates:
             names = ", ".join(map(declared_text, present)) or "none"
             raise DeclarationError(
                 f"{self.function}: the expression has no symbol {text} to differentiate by; its "
                 f"symbols: {names}"
             )
-        return min(found, key=lambda leaf: leaf.role == "symbol")
+        return min(candidates, key=lambda leaf: leaf.role == "symbol")
 
 
 def _means(node: Node, leaf: Leaf) -> bool:

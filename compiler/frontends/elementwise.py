@@ -167,6 +167,7 @@ def clip(array: Any, low: Any = None, high: Any = None) -> Array:
 
 def logit(array: Any) -> Array:
     """log(x / (1 - x)), entry by entry."""
+    # log1p is accurate for small x, where 1 - x rounds to 1
     return log(array) - log1p(-asarray(array))
 
 

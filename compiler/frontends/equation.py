@@ -92,31 +92,37 @@ def root_operation(
         ),
         domain=("",) * len(operands),
     )
+    # the methods of `system` cannot be pickled: pickles hold this call
     reconstruction = root_operation, (residuals, unknowns, fails, name, declared)
     object.__setattr__(operation, "maker", reconstruction)
     return operation
 
 
 def state_with(node: Node, arguments: Mapping[Leaf, Node]) -> Node:
-    """Write `arguments` for the parameters in the formula of a root, if `node` is one: the name of
-    an argument with further axes. An unknown with the name of a symbol of theirs is renamed."""
+    """Write `arguments` in place of the parameters in the formula of `node`, if it is a root; an
+    argument with batch axes is written as a symbol of its name. An unknown is renamed where an
+    argument has a symbol of its name."""
     if not isinstance(node, Apply) or node.operation.equation is None:
         return node
     assert node.operation.maker is not None
     make, (residuals, unknowns, fails, name, declared) = node.operation.maker
-    written = {
+    argument_of_name = {
         leaf.name: argument
         if argument.ndim == leaf.ndim
         else Leaf(getattr(argument, "name", leaf.name), argument.shape[1:])
         for leaf, argument in arguments.items()
     }
-    taken = {leaf.name for leaf in leaves(written.values())}
+    used_names = {leaf.name for leaf in leaves(argument_of_name.values())}
     renamed: dict[Node, Node] = {}
     for leaf in unknowns:
         names = (f"{leaf.name}{number or ''}" for number in count())
-        renamed[leaf] = Leaf(next(name for name in names if name not in taken), leaf.shape)
+        renamed[leaf] = Leaf(next(name for name in names if name not in used_names), leaf.shape)
     declared = transformed(declared, lambda inner: state_with(inner, arguments))
-    parameters = {leaf: written[leaf.name] for leaf in leaves(declared) if leaf.name in written}
+    parameters: dict[Node, Node] = {
+        leaf: argument_of_name[leaf.name]
+        for leaf in leaves(declared)
+        if leaf.name in argument_of_name
+    }
     operation = make(
         tuple(substitute(residuals, renamed)),
         tuple(renamed.values()),
@@ -162,6 +168,7 @@ class _Root:
         return (cores[0],)
 
     def differential(self, at: Point) -> tuple[Array, ...]:
+        """Solve (∂F/∂P) dP = -dF at the root. The start has no influence: F does not contain it."""
         replacements: dict[Node, Node] = {self.flat: ravel(at.result).node}
         for leaf, argument, tangent in zip(self.operands, at.arguments, at.tangents, strict=True):
             replacements[leaf] = argument.node
@@ -181,6 +188,7 @@ class _Root:
         return (solve_all(*arguments),)
 
     def _solved(self, *arguments: np.ndarray) -> np.ndarray:
+        """Apply undamped Newton's method to one sample."""
         values = {leaf.name: a for leaf, a in zip(self.operands, arguments, strict=True)}
         sizes = self._sizes([a.shape for a in arguments])
         point = arguments[0].ravel().astype(np.float64)
@@ -201,6 +209,7 @@ class _Root:
         return f"{','.join(shapes)}->{shapes[0]}"
 
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """Read the sizes off the shapes of the operands."""
         sizes: dict[str, int] = {}
         for symbol, reading in readings([leaf.shape for leaf in self.operands]).items():
             length = sympy.Integer(shapes[reading.position][reading.axis])

@@ -69,6 +69,7 @@ def qr(array: Any, mode: str = "reduced") -> QRResult | Array:
     if mode not in ("reduced", "economic", "r"):
         raise UnsupportedError(f"qr: mode {shown(mode)} has no rule; choose reduced or r")
     p, k = operand.node.shape[-2:] if operand.ndim > 1 else (0, 0)
+    # the further columns of a wide matrix follow from Q: R = [R₁, Qᵀ A₂]
     square = operand[..., :p] if operand.ndim > 1 and (k - p).is_positive else operand
     q, r = calling(QR)(square)
     if square is not operand:
@@ -135,6 +136,7 @@ def polar(array: Any, side: str = "right") -> PolarResult:
     operand = asarray(array)
     factor = apply(POLAR, operand)
     product = factor.mT @ operand if side == "right" else operand @ factor.mT
+    # symmetric but for rounding: the mean with its transpose is so to the last bit
     return PolarResult(factor, scale(product + product.mT, HALF))
 
 
@@ -146,7 +148,7 @@ def pinv(array: Any, rank: Any = None) -> Array:
     is_integer = isinstance(rank, (int, np.integer)) and not isinstance(rank, bool)
     count = sympy.Integer(int(rank)) if is_integer else rank
     is_size = isinstance(count, sympy.Expr) and count.is_integer is not False
-    too_large = is_size and any((count - n).is_positive for n in s.node.shape)
+    too_large = is_size and (count - s.node.shape[-1]).is_positive
     if not is_size or (count - 1).is_negative or too_large:
         raise DeclarationError(
             f"pinv: the rank of {operand} is an integer or a size from 1 to {s.node.shape[-1]}, "

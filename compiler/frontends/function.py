@@ -190,9 +190,9 @@ class Function(Declaration):
 
         `f.derivative("X", "X", "X")` is the third derivative, of shape (*out.shape, *X.shape,
         *X.shape, *X.shape), called f_X_X_X; with named outputs, it has the derivatives of all of
-        them. It takes all inputs of this function, also those that
-        it does not depend on, and is projected on the structures of the inputs like every
-        derivative. Raises DeclarationError for an input that is not among `wrt` of this function.
+        them. It takes all inputs of this function, also those that it does not depend on, and is
+        projected on the structures of the inputs like every derivative. Raises DeclarationError
+        for an input that is not among `wrt` of this function.
         """
         if not wrt:
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
@@ -298,8 +298,8 @@ def function(
     """
     require_name(name, "a function")
     try:
-        named = _named_expressions(name, expr)
-        declared = [asarray(value).node for value in named.values()]
+        expression_of_output = _named_expressions(name, expr)
+        declared = [asarray(value).node for value in expression_of_output.values()]
         leaves = tuple(_input(name, value, declared) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
         for size in sorted(_size_symbols(leaves, declared), key=str):
@@ -319,7 +319,7 @@ def function(
     stacked = _names(name, "batch", batch, names)
     _check_dimensions(name, leaves, expressions, bool(stacked))
     batched = tuple(leaf_name for leaf_name in names if leaf_name in stacked)
-    outputs = tuple(zip(named, expressions, strict=True))
+    outputs = tuple(zip(expression_of_output, expressions, strict=True))
     declaration = Function(name, leaves, outputs, tuple(selected_wrt), batched)
     _check_outputs(declaration)
     if kinds is not None:
@@ -327,7 +327,7 @@ def function(
         selected = _kinds(name, kinds, (*declaration.kinds, operators))
         declaration = replace(declaration, selection=_with_needs(selected))
     try:
-        _ = declaration.requirements
+        _ = declaration.requirements  # computed now, so that impossible sizes are an error here
     except DeclarationError as error:
         raise DeclarationError(f"{name}: {error}") from error
     return declaration
@@ -396,6 +396,8 @@ def _check_outputs(function: Function) -> None:
 
 
 def _input(name: str, value: Any, expressions: Sequence[Node]) -> Leaf:
+    """Return the leaf of an entry of `inputs`: a symbol, or the name of one in the expressions.
+    Raises DeclarationError for anything else."""
     if isinstance(value, str):
         value = _symbol_called(name, value, expressions)
     if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
@@ -421,6 +423,7 @@ def _symbol_called(name: str, symbol: str, expressions: Sequence[Node]) -> Array
 
 
 def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
+    """Raise DeclarationError for no inputs, and for names that are reserved or used twice."""
     if not leaves:
         raise DeclarationError(f"{name}: a function needs at least one input")
     names: set[str] = set()
@@ -498,6 +501,8 @@ def _check_scalar_functions(expressions: Sequence[Node]) -> None:
 
 
 def _names(name: str, argument: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Return the names of the inputs that an argument lists, given as symbols or names. Raises
+    DeclarationError for one that is not in `names`, or twice in the list."""
     selected: list[str] = []
     for value in _sequence(name, argument, values):
         name_given = value if isinstance(value, str) else getattr(value, "name", shown(value))

@@ -63,6 +63,7 @@ def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
 
 
 def _fingerprint(function: Function) -> str:
+    """Digest a declaration: files that import one another load equal functions, not the same."""
     return content((function.inputs, function.outputs, function.wrt, function.batch))
 
 
@@ -75,6 +76,7 @@ def _with_source(function: Function, path: Path) -> Function:
 
 
 def _split_source(source: str) -> tuple[Path, str | None]:
+    """Split "functions.py:square"; a path may have a colon of its own, as C:\\functions.py has."""
     path, separator, name = source.rpartition(":")
     if not separator or os.path.exists(source):
         return Path(source), None
@@ -113,6 +115,8 @@ def _functions_in(value: object) -> Iterator[Function]:
 
 
 def _execute(path: Path) -> ModuleType:
+    """Run a function file as a module. Raises DeclarationError for any error of the file, and an
+    error of derivatrix with its own type; each names the line."""
     code = _code(path)
     folder = path.resolve().parent
     outermost, package = _package(folder)

@@ -102,7 +102,7 @@ class _Problem:
         self.starts = [
             asarray(expression) for expression in (_as_list(start) if self.several else [start])
         ]
-        self._refuse_lists()
+        self._require_counts()
         nodes = [expression.node for expression in self.expressions]
         require_one_meaning(name, [*self.unknowns, *leaves(nodes)])
         self._name_symbols()
@@ -124,6 +124,7 @@ class _Problem:
         if on_failure not in ("error", "nan"):
             problem = f'on_failure is "error" or "nan", not {shown(on_failure)}'
             raise DeclarationError(f"{self.name}: {problem}")
+        # without structures: the equations, and so the Jacobian, are for all entries
         free = tuple(Leaf(leaf.name, leaf.shape) for leaf in self.unknowns)
         free_leaves: dict[Node, Node] = dict(zip(self.unknowns, free, strict=True))
         nodes, declared = (
@@ -161,7 +162,9 @@ class _Problem:
         require_variable(leaf.name, "an unknown")
         return leaf
 
-    def _refuse_lists(self) -> None:
+    def _require_counts(self) -> None:
+        """Raise DeclarationError for no unknown or no equation, an unknown that is given twice, and
+        a number of starts that is not the number of unknowns."""
         names = [leaf.name for leaf in self.unknowns]
         for name in names:
             if names.count(name) > 1:
@@ -186,6 +189,8 @@ class _Problem:
         self.expressions = [Array(node) for node in substitute(nodes, symbols)]
 
     def _refuse_equations(self, equations: Sequence[Node]) -> None:
+        """Raise DeclarationError for an unknown that is in no equation, and for an equation without
+        unknowns: the Jacobian would be singular."""
         leaf_sets = [leaves([equation]) for equation in equations]
         for leaf in self.unknowns:
             if not any(leaf in leaf_set for leaf_set in leaf_sets):
@@ -210,6 +215,8 @@ class _Problem:
                     )
 
     def _refuse_starts(self) -> None:
+        """Raise ShapeError for a start of another shape than its unknown, DeclarationError for a
+        start that depends on an unknown."""
         for leaf, start in zip(self.unknowns, self.starts, strict=True):
             if start.node.shape != leaf.shape:
                 raise ShapeError(

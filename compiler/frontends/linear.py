@@ -128,7 +128,9 @@ class SlogdetResult(NamedTuple):
 def slogdet(array: Any) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, right also where the
     determinant itself overflows or underflows."""
-    absolute, signed = logabsdet(array), logdet(array)  # nan where the determinant is negative
+    # logdet is nan where the determinant is negative: comparisons with it are false there, and
+    # derivatives of the constants 1, -1 and 0 are zero
+    absolute, signed = logabsdet(array), logdet(array)
     is_regular = absolute > -MAX_LOGDET
     choice = arrays.where(signed >= absolute, 1, arrays.where(is_regular, -1, absolute))
     return SlogdetResult(sign(arrays.where(absolute < -MAX_LOGDET, 0, choice)), absolute)
@@ -141,8 +143,8 @@ def matrix_power(array: Any, exponent: int) -> Array:
         raise UnsupportedError(f"matrix_power needs an integer exponent, not {shown(exponent)}")
     if abs(exponent) > MAX_POWER:
         raise UnsupportedError(
-            f"matrix_power: the exponent {shown(exponent)} is beyond {MAX_POWER}; other powers "
-            "are fractional_matrix_power(A, exponent)"
+            f"matrix_power: the exponent {shown(exponent)} is beyond {MAX_POWER}; a larger power "
+            "is expm(exponent * logm(A))"
         )
     require_square("matrix_power", base.node)
     if exponent == 0:
@@ -151,6 +153,7 @@ def matrix_power(array: Any, exponent: int) -> Array:
         return matrix_power(inv(base), -exponent)
     if exponent <= 4:
         return multi_dot([base] * int(exponent))
+    # by squares: 2 log2(exponent) products at most
     half = matrix_power(base, exponent // 2)
     return half @ half @ base if exponent % 2 else half @ half
 

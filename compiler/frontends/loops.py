@@ -47,10 +47,10 @@ def cumprod(array: Any, axis: int = -1) -> Array:
     position = normalise_axis(axis, operand.ndim)
     factors = moveaxis(operand, position, 0)
 
-    def multiplied(product: Array, factor: Array) -> tuple[Array, Array]:
+    def step(product: Array, factor: Array) -> tuple[Array, Array]:
         return product * factor, product * factor
 
-    _, products = scan(multiplied, Array(full(1, factors.node.shape[1:])), factors)
+    _, products = scan(step, Array(full(1, factors.node.shape[1:])), factors)
     return moveaxis(products, 0, position)
 
 
@@ -59,13 +59,13 @@ def logcumsumexp(array: Any, axis: int = -1) -> Array:
     operand = asarray(array)
     position = normalise_axis(axis, operand.ndim)
     terms = moveaxis(operand, position, 0)
-    numbers = cumsum(Array(full(1, terms.node.shape[:1])))
+    counts = cumsum(Array(full(1, terms.node.shape[:1])))  # 1, 2, 3, ...
 
-    def added(total: Array, term: tuple[Array, Array]) -> tuple[Array, Array]:
-        number, x = term
+    def step(total: Array, term: tuple[Array, Array]) -> tuple[Array, Array]:
+        count, x = term
         # an empty sum has the logarithm -inf, and expressions hold finite constants only
-        total = where(number < 2, x, logaddexp(total, x))
+        total = where(count < 2, x, logaddexp(total, x))
         return total, total
 
-    _, sums = scan(added, Array(full(0, terms.node.shape[1:])), (numbers, terms))
+    _, sums = scan(step, Array(full(0, terms.node.shape[1:])), (counts, terms))
     return moveaxis(sums, 0, position)

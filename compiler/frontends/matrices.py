@@ -73,7 +73,7 @@ def funm(matrix: Any, function: Any) -> Array:
     base = asarray(matrix)
     require_square("funm", base.node)
     try:
-        return _of_matrix(expression, variable, base)
+        return _at_matrix(expression, variable, base)
     except UnsupportedError:
         if "symmetric" not in facts(base.node):
             raise
@@ -88,13 +88,15 @@ def rotation(vector: Any) -> Array:
     axis = asarray(vector)
     if axis.node.shape[-1:] != (3,):
         raise disagreement("rotation({})", [axis.node], "expected 3 entries along the last axis")
-    turn = apply(SKEW, axis)
+    # Rodrigues: I + (sin t / t) K + ((1 - cos t) / t²) K², with t = |axis|. Both weights are smooth
+    # functions of t², where t itself has no derivative at 0
+    skew = apply(SKEW, axis)
     angle = sympy.sqrt(slot(0))
     square = sum_over(axis**2, -1)
+    linear_weight = elementwise(spherical(0, angle), square)[..., None, None]
     # (1 - cos t) / t² = ½ (sin(t/2) / (t/2))², which does not cancel
-    once = elementwise(spherical(0, angle), square)[..., None, None]
-    twice = elementwise(spherical(0, angle / 2) ** 2 / 2, square)[..., None, None]
-    return eye(3) + once * turn + twice * (turn @ turn)
+    square_weight = elementwise(spherical(0, angle / 2) ** 2 / 2, square)[..., None, None]
+    return eye(3) + linear_weight * skew + square_weight * (skew @ skew)
 
 
 def _is_function(argument: Any) -> bool:
@@ -107,7 +109,10 @@ def _is_function(argument: Any) -> bool:
 def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
     """The expression of a function, and its variable."""
     if callable(function) and not isinstance(function, sympy.Expr):
-        function = function(VARIABLE)
+        try:
+            function = function(VARIABLE)
+        except TypeError:  # NumPy's functions take symbolic arrays, and no symbols
+            function = function(asarray(VARIABLE))
     if isinstance(function, Array):
         function = _scalar(function.node)
     if not isinstance(function, sympy.Expr) or isinstance(function, sympy.MatrixExpr):
@@ -153,7 +158,7 @@ ELEMENTARY: dict[type, Callable[[Array], Array]] = {
 }
 
 
-def _of_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) -> Array:
+def _at_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) -> Array:
     """Substitute a matrix for the variable of an expression."""
     if expression == variable:
         return matrix
@@ -162,19 +167,19 @@ def _of_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) ->
             raise UnsupportedError(f"funm: {expression} is no real number")
         return multiply(asarray(expression), eye(matrix.node.shape[-1]))
     if isinstance(expression, sympy.Add):
-        terms = [_of_matrix(term, variable, matrix) for term in expression.args]
+        terms = [_at_matrix(term, variable, matrix) for term in expression.args]
         return sum(terms[1:], start=terms[0])
     if isinstance(expression, sympy.Mul):
         number, dependent = expression.as_independent(variable, as_Add=False)
-        factors = [_of_matrix(part, variable, matrix) for part in sympy.Mul.make_args(dependent)]
+        factors = [_at_matrix(part, variable, matrix) for part in sympy.Mul.make_args(dependent)]
         product = multi_dot(factors) if len(factors) > 1 else factors[0]
         return product if number == 1 else multiply(asarray(number), product)
     if isinstance(expression, sympy.Pow) and not expression.exp.has(variable):
-        base = _of_matrix(expression.base, variable, matrix)
+        base = _at_matrix(expression.base, variable, matrix)
         return fractional_matrix_power(base, expression.exp)
     if type(expression) in ELEMENTARY:
-        return ELEMENTARY[type(expression)](_of_matrix(expression.args[0], variable, matrix))
-    return _of_matrix(_rewritten(expression), variable, matrix)
+        return ELEMENTARY[type(expression)](_at_matrix(expression.args[0], variable, matrix))
+    return _at_matrix(_rewritten(expression), variable, matrix)
 
 
 def _rewritten(expression: sympy.Expr) -> sympy.Expr:

@@ -35,13 +35,13 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
     axes = normalise_axes(axis, operand.ndim)
     number = _number(ord)
     if number is None and not (ord is None or isinstance(ord, str)):
-        raise _no_rule("norm", ord, len(axes))
+        raise _rule_error("norm", ord, len(axes))
     if ord is None or (ord == "fro" and len(axes) == 2):
         return _entries_norm(operand, sympy.Integer(2), axes, keepdims)
     if number is not None and len(axes) == 1:
         return _entries_norm(operand, number, axes, keepdims)
     if len(axes) != 2:
-        raise _no_rule("norm", ord, len(axes))
+        raise _rule_error("norm", ord, len(axes))
     result = _matrix_norm(moveaxis(operand, axes, (-2, -1)), ord)
     for position in sorted(axes) if keepdims else ():
         result = expand_dims(result, position)
@@ -54,7 +54,7 @@ def vector_norm(array: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = Fa
     axes = normalise_axes(axis, operand.ndim)
     number = _number(ord)
     if number is None:
-        raise _no_rule("vector_norm", ord, len(axes))
+        raise _rule_error("vector_norm", ord, len(axes))
     return _entries_norm(operand, number, axes, keepdims)
 
 
@@ -67,11 +67,11 @@ def _number(ord: Any) -> sympy.Expr | None:
         return None
     if number.is_finite and not -MAX_FLOAT <= number <= MAX_FLOAT:
         return None
-    number = sympy.nsimplify(number)
+    number = sympy.nsimplify(number)  # SymPy's 2.0 is neither equal to 2 nor even
     return number if number != 0 else None
 
 
-def _no_rule(name: str, ord: Any, count: int) -> UnsupportedError:
+def _rule_error(name: str, ord: Any, count: int) -> UnsupportedError:
     return UnsupportedError(f"{name}: ord={shown(ord)} over {count} axes has no rule")
 
 
@@ -83,7 +83,7 @@ def _entries_norm(
         return max(abs(operand), axes, keepdims=keepdims)
     if order is -sympy.oo:
         return min(abs(operand), axes, keepdims=keepdims)
-    if order == 2:
+    if order == 2:  # x² = |x|², without a kink
         return sqrt(sum(operand**2, axes, keepdims=keepdims))
     total = sum(abs(operand) ** order, axes, keepdims=keepdims)
     return total if order == 1 else total ** (1 / order)
@@ -99,7 +99,7 @@ def _matrix_norm(operand: Array, ord: Any) -> Array:
     if number in (1, -1, sympy.oo, -sympy.oo):
         sums = sum(abs(operand), -2 if number in (1, -1) else -1)
         return max(sums, -1) if number > 0 else min(sums, -1)
-    raise _no_rule("norm", ord, 2)
+    raise _rule_error("norm", ord, 2)
 
 
 def cdist(left: Any, right: Any, metric: str = "euclidean") -> Array:
@@ -137,9 +137,11 @@ def schatten_norm(array: Any, p: Any) -> Array:
     if number is sympy.oo:
         return apply(SVDVALS, operand)[..., 0]
     if number.is_even:
+        if operand.ndim < 2:
+            raise disagreement("schatten_norm({})", [operand.node], "expected a matrix")
         rows, columns = operand.node.shape[-2:]
-        wide = (columns - rows).is_nonnegative
-        gram = operand @ operand.mT if wide else operand.mT @ operand
+        is_wide = (columns - rows).is_nonnegative
+        gram = operand @ operand.mT if is_wide else operand.mT @ operand  # the smaller of the two
         return trace(matrix_power(gram, int(number / 2))) ** (1 / number)
     return sum(apply(SVDVALS, operand) ** number, -1) ** (1 / number)
 

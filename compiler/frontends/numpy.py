@@ -87,6 +87,7 @@ def _split_arguments(
             required += value
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             optional |= value
+        # numpy.where declares x and y with the default None, although it needs both
         elif parameter.default is inspect.Parameter.empty or key in ("x", "y"):
             required.append(value)
         else:
@@ -104,8 +105,9 @@ def _without_defaults(
     explicit = {}
     for key, value in options.items():
         default = defaults.get(key, np._NoValue)
-        plain = isinstance(value, (bool, int, float, str)) and type(value) is type(default)
-        if value is default or value is np._NoValue or (plain and value == default):
+        # == of arrays has no truth value, and True == 1
+        is_plain = isinstance(value, (bool, int, float, str)) and type(value) is type(default)
+        if value is default or value is np._NoValue or (is_plain and value == default):
             continue
         if key != "dtype":
             explicit[key] = value
@@ -191,7 +193,7 @@ def _outermost_caller() -> str:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] in ("scipy", "numpy"):
             name = frame.f_code.co_name
-            if name in ("wrapper", "wrapped", "inner"):
+            if name in ("wrapper", "wrapped", "inner"):  # a decorator: its closure has the function
                 wrapped = [part for part in frame.f_locals.values() if inspect.isfunction(part)]
                 name = wrapped[0].__name__ if len(wrapped) == 1 else "_"
                 module = wrapped[0].__module__ if wrapped else module

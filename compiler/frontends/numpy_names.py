@@ -77,8 +77,8 @@ def _of_triangle(name: str, array: Any, triangle: Any) -> Array:
     require_square(name, matrix.node)
     if "symmetric" in facts(matrix.node):
         return matrix
-    part = FUNCTIONS["tril"](matrix if triangle in "Ll" else matrix.mT, -1)
-    return part + part.mT + matrix * FUNCTIONS["eye"](matrix.shape[-1])
+    strict = FUNCTIONS["tril"](matrix if triangle in "Ll" else matrix.mT, -1)
+    return strict + strict.mT + matrix * FUNCTIONS["eye"](matrix.shape[-1])
 
 
 def _cholesky(a: Any, upper: bool = False) -> Array:
@@ -154,19 +154,15 @@ def _at_least(rank: int) -> Callable[..., Any]:
     """NumPy's atleast_1d or atleast_2d: of several arrays a tuple."""
 
     def extended(*arrays: Any) -> Any:
-        operands = [asarray(array) for array in arrays]
-        results = tuple(at_least(part, rank) for part in operands)
+        results = tuple(at_least(asarray(array), rank) for array in arrays)
         return results[0] if len(results) == 1 else results
 
     return extended
 
 
 RENAMED: dict[str, Callable[..., Any]] = {
-    "absolute": FUNCTIONS["abs"],
-    "fabs": FUNCTIONS["abs"],
+    **dict.fromkeys(("absolute", "fabs"), FUNCTIONS["abs"]),
     "true_divide": FUNCTIONS["divide"],
-    "float_power": FUNCTIONS["power"],
-    "positive": asarray,
     "acos": FUNCTIONS["arccos"],
     "asin": FUNCTIONS["arcsin"],
     "atan": FUNCTIONS["arctan"],
@@ -174,7 +170,7 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "acosh": FUNCTIONS["arccosh"],
     "asinh": FUNCTIONS["arcsinh"],
     "atanh": FUNCTIONS["arctanh"],
-    "pow": FUNCTIONS["power"],
+    **dict.fromkeys(("float_power", "pow"), FUNCTIONS["power"]),
     "greater": lambda left, right: asarray(left) > asarray(right),
     "greater_equal": lambda left, right: asarray(left) >= asarray(right),
     "less": lambda left, right: asarray(left) < asarray(right),
@@ -188,13 +184,9 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "vecdot": _vecdot,
     "fmax": FUNCTIONS["maximum"],
     "fmin": FUNCTIONS["minimum"],
-    "deg2rad": lambda angle: asarray(angle) * (np.pi / 180),
-    "radians": lambda angle: asarray(angle) * (np.pi / 180),
-    "rad2deg": lambda angle: asarray(angle) * (180 / np.pi),
-    "degrees": lambda angle: asarray(angle) * (180 / np.pi),
-    "conjugate": asarray,
-    "real": asarray,
-    "copy": asarray,
+    **dict.fromkeys(("deg2rad", "radians"), lambda angle: asarray(angle) * (np.pi / 180)),
+    **dict.fromkeys(("rad2deg", "degrees"), lambda angle: asarray(angle) * (180 / np.pi)),
+    **dict.fromkeys(("positive", "conjugate", "real", "copy"), asarray),
     "shape": lambda array: asarray(array).shape,
     "ndim": lambda array: asarray(array).ndim,
     "size": lambda array: asarray(array).size,

@@ -127,9 +127,9 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
     _check_sizes(subscripts, [part_labels for _, part_labels in labelled], parts)
     before, dots, after = output.partition("...")
     output_labels = [*before, *(leading if dots else ()), *after.replace("...", "")]
-    if set(output_labels) - {label for _, part_labels in labelled for label in part_labels} or len(
-        set(output_labels)
-    ) != len(output_labels):
+    input_labels = {label for _, part_labels in labelled for label in part_labels}
+    are_distinct = len({*output_labels}) == len(output_labels)
+    if not (are_distinct and {*output_labels} <= input_labels):
         raise ShapeError(
             f"einsum {shown(subscripts)}: the output {shown(output)} is not a choice of inputs"
         )
@@ -140,8 +140,8 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
 
 
 def _labels(subscripts: str, term: str, part: Array) -> tuple[list[Any], list[Any]]:
-    """The labels of the axes that `...` stands for, numbered from the last, and the labels of all
-    axes."""
+    """Return the labels of the axes that `...` stands for, and the labels of all axes. The former
+    are numbered from the last, since leading axes of different numbers match at the end."""
     before, dots, after = term.partition("...")
     count = part.ndim - len(before) - len(after)
     if count < 0 or (count and not dots) or "..." in after:
@@ -168,7 +168,8 @@ def _check_sizes(subscripts: str, labels: Sequence[Sequence[Any]], parts: Sequen
 
 
 def multi_dot(parts: Sequence[Any]) -> Array:
-    """The product of several matrices."""
+    """The product of several matrices, written from left to right; the plan chooses the order of
+    multiplication."""
     if not parts:
         raise ShapeError("multi_dot: there is nothing to multiply")
     result = asarray(parts[0])

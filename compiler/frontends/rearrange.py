@@ -111,11 +111,8 @@ def swapaxes(array: Any, first: int, second: int) -> Array:
     """Two axes exchanged."""
     operand = asarray(array)
     order = list(range(operand.ndim))
-    first_axis, second_axis = (
-        normalise_axis(first, operand.ndim),
-        normalise_axis(second, operand.ndim),
-    )
-    order[first_axis], order[second_axis] = order[second_axis], order[first_axis]
+    i, j = normalise_axis(first, operand.ndim), normalise_axis(second, operand.ndim)
+    order[i], order[j] = order[j], order[i]
     return arrays.transpose(operand, order)
 
 
@@ -166,7 +163,10 @@ def stack(parts: Sequence[Any], axis: int = 0) -> Array:
 
 
 def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
-    """Arrays joined along an existing axis; all their entries one after the other for None."""
+    """Arrays joined along an existing axis; all their entries one after the other for None.
+
+    It is the sum of the parts, each placed by a selection along the axis: linear, so that
+    derivatives need no rule."""
     operands = [asarray(part) for part in items(parts, ARRAYS)]
     if axis is None:
         operands, axis = [reshape(part, -1) for part in operands], 0
@@ -177,7 +177,7 @@ def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
         raise ShapeError("concatenate joins arrays along an axis; stack joins scalars")
     position = normalise_axis(axis, rank)
     for part in operands[1:]:
-        if _without(part, position) != _without(operands[0], position) or part.ndim != rank:
+        if _other_sizes(part, position) != _other_sizes(operands[0], position) or part.ndim != rank:
             problem = f"expected equal shapes apart from axis {position}"
             pair = [operands[0].node, part.node]
             raise disagreement("concatenating {} and {}", pair, problem)
@@ -187,13 +187,13 @@ def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
         count = part.node.shape[position]
         labels: list[Any] = list(range(rank))
         labels[position] = "part"
-        position_map = (ir.Slice(count, total, start, 1), ("part", position))
-        terms.append(ir.einsum([(part.node, labels), position_map], range(rank)))
+        placement = (ir.Slice(count, total, start, 1), ("part", position))
+        terms.append(ir.einsum([(part.node, labels), placement], range(rank)))
         start = sympy.expand(start + count)
     return Array(ir.Sum(tuple(terms), terms[0].shape))
 
 
-def _without(array: Array, axis: int) -> Shape:
+def _other_sizes(array: Array, axis: int) -> Shape:
     return array.node.shape[:axis] + array.node.shape[axis + 1 :]
 
 
@@ -266,9 +266,15 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
     size = operand.node.shape[position]
     if not shift:
         return operand
+    distance = sympy.sympify(shift)
+    if distance.is_nonnegative is None and distance.is_nonpositive is None:
+        raise UnsupportedError(
+            f"roll: the sign of the shift {shown(shift)} depends on sizes; write it as a size or "
+            "number, or its negative"
+        )
     # for both signs the remainder of |shift|, so that opposite rolls cancel
-    places = Wrapped(sympy.Abs(shift), size)
-    start = size - places if shift > 0 else places
+    places = Wrapped(sympy.Abs(distance), size)
+    start = size - places if distance.is_nonnegative else places
     leading = (slice(None),) * position
     parts = operand[(*leading, slice(start, None))], operand[(*leading, slice(None, start))]
     return concatenate(parts, position)

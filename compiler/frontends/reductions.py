@@ -34,6 +34,7 @@ def mean(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 def var(array: Any, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
     """The variance over `axis` (all axes by default): the sum of the squared distances from the
     mean, divided by the count less `ddof`. Raises DeclarationError where that is not positive."""
+    # not E[x²] - E[x]², which cancels where the mean is large
     operand = asarray(array)
     centred = operand - mean(operand, axis, keepdims=True)
     return _averaged(centred**2, axis, ddof, keepdims)
@@ -77,7 +78,7 @@ def _axis_by_axis(operation: Operation, array: Any, axis: Axis, keepdims: bool) 
     """Apply an operation that reduces vectors to numbers along one axis after the other."""
     result = asarray(array)
     axes = sorted(normalise_axes(axis, result.ndim))
-    for position in reversed(axes):
+    for position in reversed(axes):  # from the last: the positions of the others stay valid
         result = apply(operation, moveaxis(result, position, -1))
     for position in axes if keepdims else ():
         result = expand_dims(result, position)
@@ -92,6 +93,7 @@ def max(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 def min(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The least entry over `axis` (all axes by default); see `max`."""
+    # one operation, with its rules and kernels, serves both
     return -max(-asarray(array), axis, keepdims=keepdims)
 
 

@@ -65,6 +65,8 @@ def _is_remaining(part: object) -> bool:
 
 
 def _target(shape: Shape, parts: Sequence[Any]) -> Shape:
+    """Replace a length of -1 by the one that the others leave. Raises ShapeError unless both
+    shapes have as many entries."""
     total = sympy.expand(sympy.Mul(*shape))
     unknown = [position for position, part in enumerate(parts) if _is_remaining(part)]
     sizes = [sympy.S.One if _is_remaining(part) else part for part in parts]
@@ -107,7 +109,7 @@ def ravel(array: Any, order: str = "C") -> Array:
 
 def vec(array: Any) -> Array:
     """The columns of a matrix (m, n) one below the other: shape (m*n,)."""
-    operand = _matrix("vec", array)
+    operand = _require_matrix("vec", array)
     rows, columns = operand.node.shape
     merge = (Reshape(columns, rows), ("k", "j", "i"))
     return Array(einsum([(operand.node, ("i", "j")), merge], ("k",)))
@@ -120,7 +122,7 @@ def unvec(array: Any, rows: Any, columns: Any) -> Array:
 
 def vech(array: Any) -> Array:
     """The lower triangle of a matrix (n, n), row by row: shape (n*(n+1)/2,)."""
-    operand = _matrix("vech", array)
+    operand = _require_matrix("vech", array)
     rows, columns = operand.node.shape
     if rows != columns:
         raise ShapeError(f"vech needs a square matrix, not shape {shape_text(operand.node.shape)}")
@@ -139,19 +141,15 @@ def unvech(array: Any, size: Any) -> Array:
             f"not {shape_text(operand.node.shape)}"
         )
     lower = Array(einsum([(operand.node, ("k",)), (pack, ("k", "i", "j"))], ("i", "j")))
-    return lower + lower.T - _diagonal_of(lower)
+    diagonal = Array(einsum([(lower.node, ("i", "j")), (Delta(count), ("i", "j"))], ("i", "j")))
+    return lower + lower.T - diagonal
 
 
-def _matrix(name: str, array: Any) -> Array:
+def _require_matrix(name: str, array: Any) -> Array:
     operand = asarray(array)
     if operand.ndim != 2:
         raise ShapeError(f"{name} needs a matrix, not shape {shape_text(operand.node.shape)}")
     return operand
-
-
-def _diagonal_of(array: Array) -> Array:
-    size = array.node.shape[-1]
-    return Array(einsum([(array.node, ("i", "j")), (Delta(size), ("i", "j"))], ("i", "j")))
 
 
 def kron(left: Any, right: Any) -> Array:
@@ -190,19 +188,20 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
 
 
 def _at_symbolic_positions(operand: Array, positions: Array, place: int) -> Array:
-    """The entries at positions that are data, along the axis `place`."""
+    """The entries at positions that are data, along the axis `place`. All other axes are merged:
+    then these entries are rows of a matrix."""
     if is_condition(positions):
         raise UnsupportedError(
             f"index {operand_text(positions.node)} is a condition, and how many entries it selects "
             "depends on data; use where(condition, x, 0), or multiply by it"
         )
-    others = [axis for axis in range(operand.ndim) if axis != place]
-    sizes = [operand.node.shape[axis] for axis in others]
+    other_axes = [axis for axis in range(operand.ndim) if axis != place]
+    sizes = [operand.node.shape[axis] for axis in other_axes]
     matrix = reshape(
-        transpose(operand, [place, *others]), (operand.shape[place], sympy.Mul(*sizes))
+        transpose(operand, [place, *other_axes]), (operand.shape[place], sympy.Mul(*sizes))
     )
     rows = apply(ROWS_AT, matrix, ravel(positions))
     before = [positions.ndim + axis for axis in range(place)]
-    after = [positions.ndim + axis for axis in range(place, len(others))]
+    after = [positions.ndim + axis for axis in range(place, len(other_axes))]
     order = [*before, *range(positions.ndim), *after]
     return transpose(reshape(rows, (*positions.node.shape, *sizes)), order)

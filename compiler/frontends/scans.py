@@ -121,18 +121,18 @@ class Arrays:
         self.place = place
         self.arrays: list[Array] = []
         self.names: list[str] = []
-        self.structure = self._read(name, value)
+        self.structure = self._collect(name, value)
 
-    def _read(self, name: str, value: Any) -> Any:
-        """Append the arrays of a value, and return its structure."""
+    def _collect(self, name: str, value: Any) -> Any:
+        """Append the arrays of a value and their names to the lists; return its structure."""
         if value is None:
             return None
         if isinstance(value, Mapping):
-            return {key: self._read(str(key), part) for key, part in value.items()}
+            return {key: self._collect(str(key), part) for key, part in value.items()}
         if isinstance(value, tuple):
             fields = getattr(value, "_fields", None)
             names = fields or [_name_of(part, f"{name}{n}") for n, part in enumerate(value, 1)]
-            parts = [self._read(*pair) for pair in zip(names, value, strict=True)]
+            parts = [self._collect(*pair) for pair in zip(names, value, strict=True)]
             return type(value)(*parts) if fields else tuple(parts)
         if isinstance(value, list) and any(isinstance(part, Array) for part in value):
             raise DeclarationError(f"{self.place}: {name} is a list; write a tuple of arrays")
@@ -147,18 +147,18 @@ class Arrays:
         """Put other arrays into the same structure."""
         remaining = iter(arrays)
 
-        def put(structure: Any) -> Any:
+        def fill(structure: Any) -> Any:
             match structure:
                 case None:
                     return None
                 case dict():
-                    return {key: put(part) for key, part in structure.items()}
+                    return {key: fill(part) for key, part in structure.items()}
                 case tuple():
-                    parts = tuple(map(put, structure))
+                    parts = tuple(map(fill, structure))
                     return type(structure)(*parts) if hasattr(structure, "_fields") else parts
             return next(remaining)
 
-        return put(self.structure)
+        return fill(self.structure)
 
 
 def _in_order(value: Any, structure: Any) -> Any:

@@ -46,6 +46,7 @@ from derivatrix.compiler.operations.lu import LU
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 _embedded: dict[str, Array] = {}
+"""Name of a symbol made by `embed` -> the array that it stands for."""
 
 
 def embed(array: Array) -> sympy.Basic:
@@ -159,10 +160,10 @@ def _power(expression: sympy.Pow | matrices.MatPow) -> Array:
         return _lower(base) ** _lower(exponent)
     if not exponent.is_Integer:
         raise UnsupportedError(f"a matrix to the power {exponent} has no rule here")
-    return functions.matrix_power(_full_rank(base), int(exponent))
+    return functions.matrix_power(_as_matrix(base), int(exponent))
 
 
-def _full_rank(expression: Any) -> Array:
+def _as_matrix(expression: Any) -> Array:
     """Lower a matrix to an array with both axes, also those of length 1."""
     lowered = _lower(expression)
     index = tuple(None if size == 1 else slice(None) for size in _shape(expression))
@@ -197,7 +198,7 @@ def _matrix_multiply(expression: sympy.MatMul) -> Array:
 def _inverse(expression: sympy.Inverse) -> Array:
     if _shape(expression) == (1, 1):
         return _lower(expression.args[0]) ** -1
-    return functions.inv(_full_rank(expression.args[0]))
+    return functions.inv(_as_matrix(expression.args[0]))
 
 
 def _apply_function(expression: ElementwiseApplyFunction) -> Array:
@@ -272,7 +273,7 @@ def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> A
 
 def _diagonal_part(matrix: Any) -> Array:
     """Set all entries of a matrix to zero but those of the diagonal."""
-    full = _full_rank(matrix)
+    full = _as_matrix(matrix)
     if full.shape[0] == full.shape[1]:
         return _squeezed(functions.diag(functions.diagonal(full)))
     return _squeezed(functions.tril(functions.triu(full)))
@@ -291,12 +292,12 @@ def _slice(expression: MatrixSlice) -> Array:
             (expression.rowslice, expression.colslice), _shape(parent), strict=True
         )
     ]
-    return _squeezed(_full_rank(parent)[tuple(parts)])
+    return _squeezed(_as_matrix(parent)[tuple(parts)])
 
 
 def _element(expression: MatrixElement) -> Array:
     parent, row, column = expression.args
-    return _full_rank(parent)[row, column]
+    return _as_matrix(parent)[row, column]
 
 
 def _sum(expression: sympy.Sum) -> Array:
@@ -326,7 +327,7 @@ def _indexed(
     """Lower an entry such as X[i, j + 1] for all values of the indices, with an axis for each
     index."""
     parent, *places = element.args
-    array = _full_rank(parent)
+    array = _as_matrix(parent)
     labels: list[Any] = []
     for axis, place in enumerate(places):
         index = next((index for index in sizes if place.has(index)), None)
@@ -347,12 +348,13 @@ def _indexed(
 
 def _block(expression: Any) -> Array:
     grid = expression.blocks
-    rows = [[_full_rank(grid[i, j]) for j in range(grid.shape[1])] for i in range(grid.shape[0])]
+    rows = [[_as_matrix(grid[i, j]) for j in range(grid.shape[1])] for i in range(grid.shape[0])]
     return _squeezed(functions.block(rows))
 
 
 def _dense(expression: sympy.MatrixBase) -> Array:
     rows, columns = expression.shape
+    # of numbers, too: lowering refuses complex and infinite ones
     entries = [[_lower(expression[i, j]) for j in range(columns)] for i in range(rows)]
     if all(entry.free_symbols == set() for entry in expression):
         values = [[float(expression[i, j]) for j in range(columns)] for i in range(rows)]
@@ -369,7 +371,7 @@ def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
         if expression.shape[0] != expression.shape[1]:
             shape = shape_text(_shape(expression))
             raise ShapeError(f"{expression} is of a matrix of shape {shape}; expected a square one")
-        return _squeezed(factor(_full_rank(expression.args[0])))
+        return _squeezed(factor(_as_matrix(expression.args[0])))
 
     return rule
 
@@ -388,14 +390,14 @@ RULES: dict[type, Callable[[Any], Array]] = {
     matrices.MatPow: _power,
     matrices.Transpose: lambda expression: _lower(expression.arg).T,
     matrices.Adjoint: lambda expression: _lower(expression.arg).T,
-    matrices.Trace: lambda expression: functions.trace(_full_rank(expression.arg)),
-    matrices.Determinant: lambda expression: functions.det(_full_rank(expression.arg)),
+    matrices.Trace: lambda expression: functions.trace(_as_matrix(expression.arg)),
+    matrices.Determinant: lambda expression: functions.det(_as_matrix(expression.arg)),
     matrices.HadamardProduct: partial(_entrywise, "elementwise product", operator.mul),
     matrices.HadamardPower: lambda power: _lower(power.base) ** _lower(power.exp),
     ElementwiseApplyFunction: _apply_function,
     DiagMatrix: lambda expression: functions.diag(_lower(expression.args[0])),
     DiagonalMatrix: lambda expression: _diagonal_part(expression.args[0]),
-    DiagonalOf: lambda expression: functions.diagonal(_full_rank(expression.args[0])),
+    DiagonalOf: lambda expression: functions.diagonal(_as_matrix(expression.args[0])),
     matrices.Identity: _identity,
     matrices.ZeroMatrix: lambda zeros: Array(ir.zeros(_shape_without_ones(zeros))),
     matrices.OneMatrix: lambda ones: Array(ir.full(1, _shape_without_ones(ones))),
@@ -403,7 +405,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     matrices.BlockMatrix: _block,
     matrices.DotProduct: lambda product: reduce(operator.matmul, map(_lower, product.args)),
     KroneckerProduct: lambda product: _squeezed(
-        reduce(functions.kron, map(_full_rank, product.args))
+        reduce(functions.kron, map(_as_matrix, product.args))
     ),
     LofCholesky: _factor(functions.cholesky),
     UofCholesky: _factor(lambda matrix: functions.cholesky(matrix).mT),

@@ -8,7 +8,7 @@ from derivatrix.runtime.errors import ShapeError
 
 def square(name: str, shape: Shape) -> Shape:
     """Return `shape`. Raises ShapeError unless it is that of a square matrix."""
-    if shape[-1] != shape[-2]:
+    if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(f"{name} needs a square matrix, not shape {shape_text(shape)}")
     return shape
 

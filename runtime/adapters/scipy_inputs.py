@@ -20,6 +20,8 @@ from derivatrix.templates.support.common.arguments import _number_array
 
 Array = np.ndarray
 Sizes = dict[str, int]
+MAX_SIZE = 2**62
+"""Largest size that a vector's length is tried to give."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,8 @@ class Inputs:
 
         sizes = self._known
         if len(unknown) == 1:
-            sizes = sizes | {unknown[0]: 1 + bisect_left(range(1, length + 1), length, key=count)}
+            candidates = range(1, MAX_SIZE)  # more than `length`: an input may have n - 100 entries
+            sizes = sizes | {unknown[0]: 1 + bisect_left(candidates, length, key=count)}
         elif unknown and not self._packed:
             raise ShapeError(
                 f"{self.interface.name}: no value tells the sizes {', '.join(unknown)}; make x by "

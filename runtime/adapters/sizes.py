@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from math import prod
@@ -51,10 +50,13 @@ def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
     for _, text, length in axes:
         if text.isidentifier():
             sizes.setdefault(text, length)
-    for _, text, length in axes:
-        unknown = [name for name in names_in(text) if name not in sizes]
-        if len(unknown) == 1:
-            sizes[unknown[0]] = _solve_size(text, unknown[0], length, sizes)
+    count = -1
+    while count < len(sizes):  # a new size may leave a single unknown one in an earlier text
+        count = len(sizes)
+        for _, text, length in axes:
+            unknown = [name for name in names_in(text) if name not in sizes]
+            if len(unknown) == 1:
+                sizes |= _solved_size(text, unknown[0], length, sizes)
     for entry, text, length in axes:
         is_known = all(name in sizes for name in names_in(text))
         if is_known and shape_at((text,), sizes) != (length,):
@@ -90,13 +92,14 @@ def argument_axes(entry: Input, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape[: len(shape) - len(entry.shape)]) if entry.batched else ()
 
 
-def _solve_size(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
-    """Find the smallest size `name` for which a text, which grows with it, is at least `length`."""
-
-    def value(size: int) -> int:
-        return shape_at((text,), {**sizes, name: size})[0]
-
-    return bisect_left(range(2 * length + 64), length, key=value)
+def _solved_size(text: str, name: str, length: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Solve text = length for the size `name`; empty where the text is not affine in it: then the
+    compiler has required another axis that gives the size."""
+    start, middle, end = (shape_at((text,), {**sizes, name: size})[0] for size in (0, 1, 2))
+    slope = middle - start
+    if end - middle != slope:
+        return {}
+    return {name: (length - start) // slope if slope else 0}
 
 
 def _shape_error(

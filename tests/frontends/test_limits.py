@@ -31,6 +31,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         f"at most {MAX_OPERATIONS} are compiled",
     ),
     (lambda: dx.matrix_power(X, 10**9), "beyond 1000"),
+    (lambda: dx.fractional_matrix_power(X, 2000), r"beyond 1000; .* expm\(exponent \* logm\(A\)\)"),
+    (lambda: dx.roll(x, n - k), "roll: the sign of the shift n - k|roll: the sign of the shift -k"),
     (lambda: dx.matrix_power(X, HUGE), "thousands of digits"),
     (lambda: dx.vector("y", HUGE), "too large for a size"),
     (lambda: dx.vector("y", 2**63), "too large for a size"),

@@ -469,6 +469,13 @@ def test_ranks_of_pseudoinverses(rank: object) -> None:
         dx.pinv(X, rank=rank)
 
 
+def test_a_rank_above_the_number_of_stacked_matrices() -> None:
+    random = np.random.default_rng(2)
+    stack = random.normal(size=(1, 5, 2)) @ random.normal(size=(1, 2, 4))
+    actual = evaluate(dx.pinv(dx.tensor("T", 1, 5, 4), rank=2).node, {"T": stack}, {})
+    np.testing.assert_allclose(actual, np.linalg.pinv(stack, rcond=1e-10), atol=1e-12)
+
+
 @pytest.mark.parametrize(("expression", "matrix"), OUTSIDE, ids=[str(i) for i in range(8)])
 def test_outside_the_domain(expression: Array, matrix: np.ndarray) -> None:
     point = dict.fromkeys("SKMA", matrix)
@@ -524,6 +531,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: dx.norm(W, 3), UnsupportedError, "ord=3 over 2 axes"),
     (lambda: dx.norm(W, 0, axis=0), UnsupportedError, "ord=0"),
     (lambda: dx.schatten_norm(W, 0.5), UnsupportedError, "p >= 1"),
+    (lambda: dx.schatten_norm(W[0], 4), ShapeError, "expected a matrix"),
+    (lambda: dx.lambda_max(W[0]), ShapeError, r"eigvalsh needs a square matrix, not shape \(3,\)"),
     (lambda: np.linalg.lstsq(W, W, rcond=1e-3), UnsupportedError, "rcond"),
 ]
 

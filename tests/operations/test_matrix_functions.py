@@ -223,6 +223,7 @@ ELEMENTARY = [
     (sympy.Integer(2), lambda x: 2 + 0 * x),
     (sympy.erf, scipy.special.erf),
     (z * sympy.atan(z), lambda x: x * np.arctan(x)),
+    (lambda x: np.exp(-x) / 2, lambda x: np.exp(-x) / 2),
 ]
 
 

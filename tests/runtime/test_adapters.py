@@ -35,6 +35,13 @@ def test_sizes_are_read_from_shapes():
     assert result == {"n": 4, "m": 2, "batch": 7}
 
 
+def test_sizes_are_read_from_differences_and_from_later_axes():
+    n, m, p = dx.dims("n m p")
+    interface = interface_of((n + p, p + 1), (m, m - n), (p + 100,), (n - 500,))
+    shapes = {"A0": (604, 4), "A1": (900, 299), "A2": (103,), "A3": (101,)}
+    assert sizes_of(interface, shapes) == {"n": 601, "m": 900, "p": 3}
+
+
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [

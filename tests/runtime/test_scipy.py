@@ -54,6 +54,12 @@ def differences(function: Any, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
     return np.stack(columns, axis=-1)
 
 
+def test_the_length_gives_a_size_that_is_larger() -> None:
+    x = dx.vector("x", n - 100)
+    squares = objective(dx.function("squares", [x], dx.sum(x**2), kinds=["value_and_gradient"]))
+    assert squares.fun(np.arange(3.0)) == 5.0
+
+
 def turn(random: np.random.Generator, sign: float) -> np.ndarray:
     """An orthogonal matrix of three rows whose determinant is `sign`."""
     matrix = dx.runtime.domains.draw("orthogonal", (3, 3), random, 1)

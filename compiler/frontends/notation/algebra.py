@@ -31,7 +31,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     ".^": operator.pow,
 }
 MAX_POWER = 1000
-"""Largest power of a number that is computed exactly."""
+"""Largest power of a number that is computed, exactly: 9^9^9 would take all memory."""
 COMPLAINTS = {
     "+": "cannot add {1} to {0}",
     "-": "cannot subtract {1} from {0}",
@@ -52,6 +52,7 @@ class Algebra(Steps):
     """The steps of operators and blocks."""
 
     def combine(self, sign: Token, left: Value, right: Value) -> Value:
+        """Apply an operator. Results of numbers and sizes are exact: they can be indices."""
         if left.literal is not None and right.literal is not None:
             span = Span(left.span.start, right.span.stop)
             if sign.kind in ("/", "./") and right.literal == 0:
@@ -80,6 +81,7 @@ class Algebra(Steps):
     def broadcast(
         self, place: Token, function: Callable[[Array, Array], Array], left: Value, right: Value
     ) -> Value:
+        """Record an entrywise step of two values of one shape, or of one and a scalar."""
         larger = left if left.rank else right
         span = Span(left.span.start, right.span.stop)
         with self.errors_at(place.span):
@@ -142,6 +144,7 @@ class Algebra(Steps):
         return Value(span, step, shape, row=left.row and len(shape) == 1)
 
     def quotient(self, sign: Token, left: Value, right: Value) -> Value:
+        """Divide by a scalar. MATLAB's A/B of matrices is an error that says what to write."""
         if right.rank:
             hint = "write A*inv(B) or solve(B, A), or ./ to divide entry by entry"
             if right.rank != 2:
@@ -154,6 +157,7 @@ class Algebra(Steps):
         return self.broadcast(sign, operator.truediv, left, right)
 
     def power(self, sign: Token, base: Value, exponent: Value) -> Value:
+        """Raise a scalar or a square matrix to a scalar power."""
         if exponent.rank:
             raise self.error(
                 f"^ takes a scalar as exponent, not {self.describe(exponent)}; "
@@ -203,6 +207,7 @@ class Algebra(Steps):
         if len(values) == 1:
             return values[0]
         across = 1 - axis
+        # a loose vector is transposed to fit, so that the size of another block counts
         reference = next((value for value in values if not value.loose), values[0])
         width = self.sides(reference)[across]
         values = [
@@ -247,16 +252,16 @@ def _join_vectors(*parts: Array) -> Array:
     return library.concatenate([part if part.ndim else part[None] for part in parts])
 
 
-def _join(axis: int, rows: Sequence[bool], *parts: Array) -> Array:
-    """Join blocks below each other (axis 0) or side by side. rows: for each vector whether it is
-    one."""
-    matrices = [_as_matrix(part, row) for part, row in zip(parts, rows, strict=True)]
+def _join(axis: int, are_rows: Sequence[bool], *parts: Array) -> Array:
+    """Join blocks below each other (axis 0) or side by side. are_rows: for each block whether it is
+    a row."""
+    matrices = [_as_matrix(part, is_row) for part, is_row in zip(parts, are_rows, strict=True)]
     return library.concatenate(matrices, axis)
 
 
-def _as_matrix(array: Array, row: bool) -> Array:
+def _as_matrix(array: Array, is_row: bool) -> Array:
     if array.ndim == 2:
         return array
     if array.ndim == 0:
         return array[None, None]
-    return array[None, :] if row else array[:, None]
+    return array[None, :] if is_row else array[:, None]

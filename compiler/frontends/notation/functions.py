@@ -207,4 +207,5 @@ def _recorded() -> dict[str, Rule]:
 
 
 def _output(call: Callable[..., Any], output: int, *arrays: Array) -> Array:
+    """Call an operation with several results, and take one."""
     return call(*arrays)[output]

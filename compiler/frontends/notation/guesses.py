@@ -85,20 +85,20 @@ def guess_inputs(text: str, declared: Mapping[str, str]) -> dict[str, str]:
     for cost, ranks in itertools.islice(_combinations(usual), MAX_READINGS):
         if cost >= least_cost:
             break
-        reading = _read(statements, inputs, numbers, ranks)
+        reading = _interpret(statements, inputs, numbers, ranks)
         if reading is None:
             continue
         total = cost + REMARK_COST * len(reading.remarks)
         if total < least_cost:
             best, least_cost = reading.shapes, total
     other_names = {*names, *inputs, *map(str, numbers)} - {*free_sizes}
-    return _named(best, [*free_sizes], other_names)
+    return _with_size_names(best, [*free_sizes], other_names)
 
 
 def remarks(text: str, dims: Mapping[str, str]) -> list[str]:
     """Say what a text of these inputs spreads. Raises NotationError for a text with an error."""
     inputs, sizes = declare(dims)
-    reading = _read(_statements(text), inputs, {"pi": sympy.pi, **sizes}, {})
+    reading = _interpret(_statements(text), inputs, {"pi": sympy.pi, **sizes}, {})
     return list(dict.fromkeys(reading.remarks)) if reading else []
 
 
@@ -113,26 +113,28 @@ def _costs(name: str) -> tuple[int, ...]:
 
 def _combinations(usual: Mapping[str, Sequence[int]]) -> Iterator[tuple[int, dict[str, int]]]:
     """Yield combinations of ranks with their costs, the most usual ones first."""
-    least = sum(map(min, usual.values()))
-    for cost in range(least, sum(map(max, usual.values())) + 1):
+    min_cost = sum(map(min, usual.values()))
+    for cost in range(min_cost, sum(map(max, usual.values())) + 1):
         for ranks in _ranks_of_cost([*usual.values()], cost):
             yield cost, dict(zip(usual, ranks, strict=True))
 
 
 def _ranks_of_cost(costs: Sequence[Sequence[int]], total: int) -> Iterator[tuple[int, ...]]:
+    """Yield the choices of a rank for each input whose costs add up to `total`. costs: for each
+    input, by its rank."""
     if not costs:
         if not total:
             yield ()
         return
-    first, *others = costs
+    costs_of_first, *other_costs = costs
     if total < sum(map(min, costs)) or total > sum(map(max, costs)):
         return
-    for rank, cost in enumerate(first):
-        for ranks in _ranks_of_cost(others, total - cost):
+    for rank, cost in enumerate(costs_of_first):
+        for ranks in _ranks_of_cost(other_costs, total - cost):
             yield (rank, *ranks)
 
 
-def _read(
+def _interpret(
     statements: Statements,
     inputs: Mapping[str, Array],
     numbers: Mapping[str, sympy.Expr],
@@ -144,14 +146,14 @@ def _read(
         name: Array(Leaf(name, tuple(sizes.unknown() for _ in range(rank))))
         for name, rank in ranks.items()
     }
-    found: list[str] = []
+    remark_texts: list[str] = []
     outputs: dict[str, Array] = {}
     for name, source, tree in statements:
         choice: list[str] = []
         value = None
         while value is None:
             meaning = Meaning(source, {**inputs, **unknown, **outputs}, numbers, choice)
-            meaning.sizes = sizes.copy()
+            meaning.sizes = sizes.copy()  # of the statements before; a failed reading changes them
             try:
                 value = meaning.read(tree)
             except NotationError:
@@ -160,19 +162,20 @@ def _read(
                     return None
         sizes = meaning.sizes
         outputs[name] = Array(Leaf(name or "value", sizes.known(value.shape)))
-        found += meaning.remarks
-    return _Reading({name: sizes.known(a.node.shape) for name, a in unknown.items()}, found)
+        remark_texts += meaning.remarks
+    shapes = {name: sizes.known(array.node.shape) for name, array in unknown.items()}
+    return _Reading(shapes, remark_texts)
 
 
-def _named(
-    shapes: Mapping[str, Shape], free_sizes: Sequence[str], taken: set[str]
+def _with_size_names(
+    shapes: Mapping[str, Shape], free_sizes: Sequence[str], used_names: set[str]
 ) -> dict[str, str]:
     """Write shapes with names for the sizes that are still unknown."""
     axes = list(itertools.chain(*shapes.values()))
     unknown = list(dict.fromkeys(s for axis in axes for s in sorted(axis.free_symbols, key=str)))
     unknown = [symbol for symbol in unknown if symbol.name.startswith("?")]
     order = NEW_SIZES if len(unknown) > 1 else ("n", *NEW_SIZES)
-    letters = [name for name in (*free_sizes, *order) if name not in taken]
+    letters = [name for name in (*free_sizes, *order) if name not in used_names]
     letters = [*dict.fromkeys(letters), *(f"n{number}" for number in range(1, len(unknown) + 1))]
     names = {s: dimensions.symbol(letter) for s, letter in zip(unknown, letters, strict=False)}
     return {

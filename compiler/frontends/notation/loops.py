@@ -66,11 +66,11 @@ def recursion(source: Source, call: syntax.Call) -> Recursion:
 
 def _refuse_unread_definitions(source: Source, clauses: Recursion, call: syntax.Call) -> None:
     """Raise NotationError for a definition that no equation reads, such as a mistyped option."""
-    result, *others = clauses.equations
-    read = {name for tree in clauses.equations.values() for name in free_names(source, tree)}
+    result, *definition_names = clauses.equations
+    read_names = {name for tree in clauses.equations.values() for name in free_names(source, tree)}
     for clause in call.arguments:
         name = clause.name.name if isinstance(clause, syntax.Clause) else ""
-        if name in others and name not in clauses.starts and name not in read:
+        if name in {*definition_names} - {*clauses.starts} - read_names:
             raise source.error(
                 f"no equation reads {shown(name)}, and the result is {result}; the options of scan "
                 "are length = T and reverse",
@@ -104,12 +104,13 @@ def definitions(source: Source, clauses: Recursion) -> list[str]:
     """List the names with an equation and no start, each after those that it reads. Raises
     NotationError for one that reads itself."""
     names = [name for name in clauses.equations if name not in clauses.starts]
-    reads = {
-        name: {other for other in free_names(source, clauses.equations[name]) if other in names}
+    # lists, not sets, whose order would differ between runs
+    dependencies = {
+        name: [read for read in free_names(source, clauses.equations[name]) if read in names]
         for name in names
     }
     try:
-        return [*TopologicalSorter(reads).static_order()]
+        return [*TopologicalSorter(dependencies).static_order()]
     except CycleError as error:
         name = error.args[1][0]
         raise source.error(

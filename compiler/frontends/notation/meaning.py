@@ -78,6 +78,7 @@ class Meaning(Loops):
         raise TypeError(f"no meaning for {tree!r}")
 
     def name(self, tree: syntax.Name) -> Value:
+        """The value of a name: of a loop around it, an input, a size or number, `eye` or `ones`."""
         name = tree.name
         if name in self.bound:
             return self.bound_value(tree)
@@ -114,6 +115,7 @@ class Meaning(Loops):
         return library.eye(sizes[0]) if name == "eye" else library.ones(*sizes)
 
     def chain(self, tree: syntax.Chain) -> Value:
+        """Apply operators from left to right, in a loop: a sum may have thousands of terms."""
         has_input_t = "T" in {*self.bound, *self.inputs, *self.numbers}
         value = self.read(tree.operand)
         for sign, operand in tree.operations:
@@ -194,6 +196,7 @@ class Meaning(Loops):
         return value if value.rank == 1 else None
 
     def index(self, tree: syntax.Tree) -> Any:
+        """An index as Python has it: an integer, arithmetic of sizes, or a slice of these."""
         if isinstance(tree, syntax.Slice):
             parts = (tree.start, tree.stop, tree.step)
             return slice(*(None if part is None else self.index(part) for part in parts))
@@ -233,7 +236,7 @@ class Meaning(Loops):
             self.match_shapes(tree.function.name, values, rule.choices)
         value = self.apply(tree.span, rule.function, *values)
         literal = values[0].literal
-        if name == "sqrt" and literal is not None:
+        if name == "sqrt" and literal is not None:  # stays exact, as the results of operators do
             return self.number(tree.span, sympy.sqrt(literal))
         if rule.kind == "same":
             return replace(value, row=values[0].row, loose=values[0].loose)

@@ -54,6 +54,7 @@ class Token(NamedTuple):
         return "the end of the text" if self.kind == "end" else shown(self.text)
 
 
+# in a number, a dot before an operator belongs to that: 2.*x is 2 .* x
 _TOKEN = re.compile(
     r"""
     (?P<space>\s+)
