@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _show_python_warning = warnings.showwarning
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
+"""The stages of `pipeline`, which is imported late: it needs SymPy."""
 
 
 class _Commands(click.Group):
@@ -455,8 +456,7 @@ def check(
         click.echo("remove foreign files: derivatrix did not write them", err=True)
     if any(difference.state != "foreign" for difference in differences):
         words = ["derivatrix", "build", *files, *(["-o", output] if files else [])]
-        if tuple(targets) != ("cpu",):
-            words += [word for target in targets for word in ("--target", target)]
+        words += [word for target in targets for word in ("--target", target)]
         words += [word for kind in kinds for word in ("--kinds", kind)]
         words += ["--second"] * second
         click.echo(f"run: {shlex.join(words)}", err=True)

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
     from derivatrix.runtime.errors import VerificationError as VerificationError
 
-    # functions made from the records of operations, with one result or several
+    # functions made from the records of operations, which type checkers cannot see: with one
+    # result, or several
     def _one(*arrays: Any) -> Array: ...
     def _several(*arrays: Any) -> Any: ...
 
@@ -97,7 +98,7 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         value = _find(name)
-        globals()[name] = value
+        globals()[name] = value  # Python finds it there from now on, without this call
         return value
 
 
@@ -114,6 +115,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def _find(name: str) -> object:
+    """Import what a public name stands for. Names with an underscore, for which inspecting programs
+    ask, do not import the compiler. Raises AttributeError."""
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULE_OF_NAME:

@@ -42,7 +42,7 @@ def view(function: Function) -> str | None:
     try:
         from derivatrix.compiler.report.page import embedded
     except ModuleNotFoundError as error:
-        if str(error.name).startswith("derivatrix"):
+        if str(error.name).startswith("derivatrix"):  # not of the extra: a fault
             raise
         return None
     return embedded(function)

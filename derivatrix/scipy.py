@@ -50,4 +50,5 @@ def _weighted(function: Function) -> ModuleType:
         inputs.append(weights)
         terms.append(dx.sum(weights * Array(node)))
     total = sum(terms[1:], terms[0])
+    # SciPy's constraints give the weights as data: one module serves all of them
     return dx.compile(dx.function(f"{function.name}_weighted", inputs, total, function.wrt))

@@ -1,4 +1,4 @@
-"""Generated modules as operators of PyTorch: `pip install "derivatrix[torch]"`."""
+"""Generated modules, and declared functions, as operators of PyTorch."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def build(
         _warn_of_length(modules)
         result = None
         try:
-            while result is None:
+            while result is None:  # again if another build has changed the kept modules meanwhile
                 package = package_of(work, modules, directory)
                 if _foreign_files(directory, package.texts):
                     with locked(directory):  # waits for a build that is just replacing files

@@ -115,6 +115,7 @@ def _is_derivative(
         derivative = _interpret(function.expression, values, point)
     except OutOfDomain:
         return False
+    # inaccurate differences say nothing: another point is tried
     error = float(estimate.error.max(initial=0.0))
     if error > MAX_DIFFERENCE_ERROR * np.abs(estimate.derivative).max(initial=1.0):
         return False
@@ -134,6 +135,7 @@ def _require_close(
 ) -> None:
     difference = float(np.abs(left - right).max(initial=0.0))
     size = float(np.abs(left).max(initial=0.0))
+    # `not <=`, since a difference of nan is a failure, too
     if not difference <= error + VALUE_TOLERANCE * max(size, 1.0):
         raise VerificationError(
             f"{function.name}: {names[0]} and {names[1]} differ by {difference:.3g} where the "

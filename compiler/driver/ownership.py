@@ -44,6 +44,7 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
     ):
         marked.add(JSON)
     empty = {name for name, text in texts.items() if name in listed and not text.strip(_BLANK)}
+    # without any mark the directory is not derivatrix's, and an empty file is the user's
     return wanted & (marked | empty if marked else marked)
 
 

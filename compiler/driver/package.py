@@ -127,15 +127,11 @@ def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) 
     new = {name.casefold() for name in names}
     listed = published(directory)
     for name in listed:
-        other = recorded.get(name, "")
-        if (
-            name.casefold() in new
-            and other not in built
-            and other
-            and (directory / other).is_file()
-        ):
+        source = recorded.get(name, "")
+        is_replaced = name.casefold() in new and source not in built
+        if is_replaced and source and (directory / source).is_file():
             raise BuildError(
-                f"{directory}: {name}.py comes from {(directory / other).resolve()}, which "
+                f"{directory}: {name}.py comes from {(directory / source).resolve()}, which "
                 "declares a function of this name, too; rename one, build both in one command, or "
                 "choose another directory. Nothing was written."
             )

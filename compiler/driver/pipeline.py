@@ -206,7 +206,8 @@ def _with_prefix(result: Result, prefix: str) -> Result:
 
 
 def _result(derivatives: Derivatives, kind: str) -> Result:
-    """Nest the names of a kernel's outputs as the public function returns them."""
+    """Nest the names of a kernel's outputs as the public function returns them: by outputs, then by
+    inputs; of a Hessian by two inputs."""
     function, names = derivatives.function, derivatives.function.wrt
     outputs = output_names(derivatives.results(kind))
     if kind == "value_and_gradient":
@@ -345,7 +346,8 @@ def digest(function: Function, target: str = "cpu") -> str:
 
 @cache
 def _compiler_digest() -> str:
-    """Compute a digest of the files of the compiler and the templates."""
+    """Compute a digest of the files of the compiler and the templates: any of them may change
+    generated text."""
     state = hashlib.blake2b(digest_size=16)
     for package in ("derivatrix.compiler", "derivatrix.templates"):
         for name, text in sorted(_sources(resources.files(package), package)):

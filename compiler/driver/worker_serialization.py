@@ -36,7 +36,8 @@ def generate_pickled(pickled: str) -> dict[str, Any] | None:
 
 
 def _pickled(function: Function, target: str) -> str:
-    """Pickle a function and a target to text; "" if a part cannot be pickled."""
+    """Pickle a function and a target to text, since workers exchange JSON; "" if a part cannot be
+    pickled."""
     try:
         contents = pickle.dumps((function, target))
     except (AttributeError, pickle.PicklingError, RecursionError, TypeError):

@@ -53,6 +53,7 @@ def package_steps(function: Function) -> Iterator[str | bytes]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for path in files:
+            # the earliest date of a ZIP: equal packages are equal archives
             entry = zipfile.ZipInfo(path.as_posix(), date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             zip_file.writestr(entry, path.read_bytes())

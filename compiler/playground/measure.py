@@ -78,13 +78,10 @@ def _point(interface: ModuleInterface, size: int) -> Point | None:
     sizes = dict.fromkeys(interface.size_names, size)
     if not meets(sizes, interface.requirements):
         return None
-    shapes = [entry.full(sizes) for entry in interface.inputs] + [
-        interface.shape("value", "", sizes)
-    ]
-    if (
-        min(min(shape, default=1) for shape in shapes) < 1
-        or max(map(math.prod, shapes)) > MAX_ENTRIES
-    ):
+    shapes = [entry.full(sizes) for entry in interface.inputs]
+    shapes.append(interface.shape("value", "", sizes))
+    has_empty_array = min(min(shape, default=1) for shape in shapes) < 1
+    if has_empty_array or max(map(math.prod, shapes)) > MAX_ENTRIES:
         return None
     return next(draws(interface, sizes, np.random.default_rng(0)))
 
@@ -149,7 +146,8 @@ def _code(text: str) -> CodeType:
 
 
 def _seconds(call: Call) -> float:
-    """Return the time of the fastest of several calls, after one that may compile."""
+    """Return the time of the fastest of several calls, after one that may compile. Other programs
+    only make calls slower, so that the fastest is the least disturbed."""
     with np.errstate(all="ignore"):
         call()
         fastest, begin = math.inf, time.perf_counter()

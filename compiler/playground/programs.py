@@ -41,19 +41,17 @@ ARRAYS = (
 )
 MATRICES = "solve inv slogdet det qr svd eigh eigvalsh cholesky matrix_power pinv norm"
 DENSITIES = "expit softmax log_softmax logsumexp erf erfc ndtr gammaln digamma polygamma"
+JAX_ARRAYS = (
+    "broadcast_to split pad expand_dims append arange array asarray cumsum max min heaviside "
+    "maximum minimum logaddexp hypot sort select tensordot block real imag shape tri argsort "
+    "take_along_axis broadcast_arrays cross"
+)
+"""Functions that PyTorch lacks, or has with other arguments."""
 JAX = Framework(
     "import jax\nimport jax.numpy as jnp\nimport jax.scipy\n\n"
     'jax.config.update("jax_enable_x64", True)',
     {
-        **_same(ARRAYS, "np", "jnp"),
-        **_same(
-            "broadcast_to split pad expand_dims append arange array asarray cumsum max min",
-            "np",
-            "jnp",
-        ),
-        **_same("heaviside maximum minimum logaddexp hypot sort select tensordot", "np", "jnp"),
-        **_same("block real imag shape tri argsort take_along_axis", "np", "jnp"),
-        **_same("broadcast_arrays cross", "np", "jnp"),
+        **_same(f"{ARRAYS} {JAX_ARRAYS}", "np", "jnp"),
         **_same(f"{MATRICES} eigvals eig matrix_rank", "np.linalg", "jnp.linalg"),
         **_same(
             f"{DENSITIES} xlogy xlog1py entr rel_entr zeta", "scipy.special", "jax.scipy.special"
@@ -153,11 +151,8 @@ class _Translator(ast.NodeTransformer):
         keywords = [keyword for keyword in call.keywords if keyword.arg not in DROPPED]
         if any(keyword.arg not in self.framework.keywords for keyword in keywords):
             raise _NoCounterpart
-        if (
-            self.framework.is_strict
-            and path in STRICT
-            and not isinstance(call.args[0], STRICT[path])
-        ):
+        is_strict = self.framework.is_strict and path in STRICT
+        if is_strict and not isinstance(call.args[0], STRICT[path]):
             raise _NoCounterpart
         if path == "np.hypot.reduce" and not keywords:
             keywords = [ast.keyword("axis", ast.Constant(0))]

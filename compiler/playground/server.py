@@ -150,7 +150,8 @@ def _refusal(text: str, status: int, kind: str = "Refused") -> Response:
 
 
 async def _chained(first: bytes, answers: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-    """Chain the first answer and the others, which are closed together with the response."""
+    """Chain the first answer and the others, which are closed together with the response: this ends
+    their process when a client goes."""
     async with aclosing(answers):
         yield first
         async for answer in answers:

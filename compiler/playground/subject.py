@@ -51,8 +51,8 @@ class Subject:
 
 
 def subject(fields: Fields) -> Subject:
-    """Read the subject of a request; inputs that it lacks, and those with guessed sizes, get sizes
-    that fit the text."""
+    """Read the subject of a request. Sizes that fit the text are guessed for inputs that the
+    request lacks, and for those whose sizes were guessed before."""
     text, guessed = fields["text"], fields.get("guessed", ())
     inputs = {name: sizes for name, sizes in fields["inputs"].items() if name not in guessed}
     sizes = inputs | guess_inputs(text, inputs)

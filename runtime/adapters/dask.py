@@ -118,6 +118,7 @@ class _Call:
         is_sum = not interface.has_batch(self.kind, key)
         core = shape if is_sum else shape[1:]
         axes = {f"axis {number}": size for number, size in enumerate(core)}
+        # a sum over samples: the summands of the chunks lie along axes of length 1 a chunk
         count = len(self.samples)
         chunks = zip(self.samples, tuples.numblocks, strict=True)
         array = self.dask.blockwise(

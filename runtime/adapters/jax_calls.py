@@ -150,6 +150,7 @@ def _types(*arrays: Any, calls: Calls, kind: str) -> list[Any]:
 
 @_call.def_impl
 def _at_once(*arrays: Any, calls: Calls, kind: str) -> Any:
+    """Compute a call outside of `jit` by the lowering rules, also where JAX has disabled `jit`."""
     with jax.disable_jit(False):
         return _compiled(*arrays, calls=calls, kind=kind)
 

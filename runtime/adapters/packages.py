@@ -11,7 +11,7 @@ from derivatrix.runtime.errors import MissingPackageError
 
 
 def require_package(name: str, min_version: str) -> ModuleType:
-    """Import a package of at min_version a version such as "0.5".
+    """Import a package of a minimum version such as "0.5".
 
     The extra of derivatrix that installs it has the package's name. Raises MissingPackageError if
     it is not installed or too old."""

@@ -206,6 +206,7 @@ class Orthogonal(General):
 
     def free(self, array: Array) -> Array:
         eye = np.eye(array.shape[-1])
+        # Q₀ᵀ φ = 2M - I, so that (I + Q₀ᵀ φ)⁻¹ = (I - A)/2; below the diagonal A is θ/2
         free = -4 * _below_diagonal(np.linalg.inv(eye + self._centre.mT @ array))
         return np.where(np.abs(free) < MAX_CAYLEY_PARAMETER, free, np.nan)
 

@@ -160,7 +160,10 @@ class GeneratedOp(Op):
                 pair = (linear, cotangents) if self.kind == "jvp" else (cotangents, linear)
                 by_wrt = self._second_outputs("vjp", point, *pair)
         assert len(by_linear) == len(inputs) - count
-        by_input = [self._not_implemented(*pair) for pair in enumerate(point)]
+        by_input = [
+            grad_not_implemented(self, position, variable, self._reason(position))
+            for position, variable in enumerate(point)
+        ]
         for position, cotangent in zip(positions, by_wrt, strict=True):
             by_input[position] = cotangent
         return by_input + by_linear
@@ -216,10 +219,8 @@ class GeneratedOp(Op):
         operator = GeneratedOp(interface.module, kind)
         return list(operator.make_node(*inputs, *projected, *linear).outputs)
 
-    def _not_implemented(self, position: int, variable: Any) -> Any:
-        return grad_not_implemented(self, position, variable, self._reason(position))
-
     def _reason(self, position: int) -> str:
+        """Explain why there is no derivative by an input, and what gives one."""
         if position not in self.wrt:
             return f"there is no derivative by {self.inputs[position].name}; declare it in wrt"
         if self.is_scalar or self.curved:

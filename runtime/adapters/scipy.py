@@ -85,6 +85,7 @@ class Objective:
     def jac_operator(self, x: Any) -> LinearOperator:
         """Return the Jacobian of an array function as an operator, whose products are the module's
         `jvp` and `vjp`."""
+        # a copy: the operator outlives this call, and the caller may change x
         point = self._array_point("jac_operator", np.array(x))
         values = self._inputs.values(point)
         shapes = self._inputs.value_shapes(point)
@@ -171,6 +172,7 @@ class Objective:
         if evaluation is None or not np.array_equal(evaluation[0], point.vector):
             gradients = self._call("value_and_gradient", *self._inputs.values(point))
             value = float(gradients.pop(""))
+            # a copy: the caller may change its vector in place
             evaluation = self._evaluation = point.vector.copy(), value, gradients
         return evaluation
 

@@ -103,6 +103,7 @@ class Inputs:
     def unpack(self, x: Any) -> Any:
         """Return the arrays of a vector, as a named tuple."""
         point = self.point(x)
+        # copies: the identity parametrisation returns a view of its argument
         arrays = (part.map.array(part.of(point.vector).copy()) for part in point.parts)
         return _named_tuple(self.interface.name, self.names, arrays)
 

@@ -81,7 +81,7 @@ class Family:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise UnsupportedError(
                 f"{self.interface.name}: has no derivatives with out=, and an argument requires "
-                "them; leave out= out, or call it under torch.no_grad()"
+                "them; call it without out=, or under torch.no_grad()"
             )
         outputs = zip(_out_names(self.interface), results, strict=True)
         self._fill(*inputs, **named, **dict(outputs))
@@ -132,6 +132,7 @@ def _load(name: str, file: str, digest: str) -> ModuleType:
 
 
 def _schema_name(position: int, name: str) -> str:
+    """Name a parameter of an operator like the input, if schemas of PyTorch allow its name."""
     is_allowed = name.isascii() and not iskeyword(name) and not re.match("out(_|$)", name)
     return name if is_allowed else f"argument_{position}"
 

@@ -69,7 +69,7 @@ class Operator(Dispatched, CustomOpDef):
     def __call__(
         self, /, *inputs: Tensor | float, out: Tensor | None = None, **named: Tensor | float
     ) -> Tensor:
-        if out is None and not named:
+        if out is None and not named:  # a loop: `any` of a generator takes 0.4 µs more
             for value in inputs:
                 if type(value) in NUMBERS:
                     break

@@ -17,9 +17,9 @@ let known = null;  // what the server said of the function: sizes, scalar, wrt
 // Inputs
 
 function request(name, extra, receive) {
-  const inputs = Object.fromEntries(state.names.map((each) => [each, declared(each)]));
-  const wrt = state.names.filter((each) => state.wrt?.includes(each));
-  const guessed = state.names.filter((each) => state.inputs[each].guessed);
+  const inputs = Object.fromEntries(state.names.map((input) => [input, declared(input)]));
+  const wrt = state.names.filter((input) => state.wrt?.includes(input));
+  const guessed = state.names.filter((input) => state.inputs[input].guessed);
   return start(name, { text: state.text, inputs, guessed, wrt, ...extra }, receive);
 }
 
@@ -35,7 +35,7 @@ function showInputs() {
     sizes.setAttribute("aria-label", `Sizes of ${name}`);
     sizes.autocapitalize = "off";
     sizes.oninput = () => { input.sizes = sizes.value; input.guessed = false; changed(); };
-    const structure = make("select", {}, ...STRUCTURES.map((each) => new Option(each || "—", each)));
+    const structure = make("select", {}, ...STRUCTURES.map((value) => new Option(value || "—", value)));
     structure.setAttribute("aria-label", `Structure of ${name}`);
     structure.value = input.structure;
     structure.onchange = () => {
@@ -48,12 +48,12 @@ function showInputs() {
     wrt.onchange = () => {
       const chosen = new Set(state.wrt ?? state.names);
       if (wrt.checked) chosen.add(name); else chosen.delete(name);
-      if (!state.names.some((each) => chosen.has(each))) { wrt.checked = true; return; }
-      state.wrt = state.names.every((each) => chosen.has(each)) ? null : [...chosen];
+      if (!state.names.some((candidate) => chosen.has(candidate))) { wrt.checked = true; return; }
+      state.wrt = state.names.every((candidate) => chosen.has(candidate)) ? null : [...chosen];
       changed(0);
     };
     const head = make("th", { scope: "row" }, name);
-    return make("tr", {}, head, ...[sizes, structure, wrt].map((each) => make("td", {}, each)));
+    return make("tr", {}, head, ...[sizes, structure, wrt].map((cell) => make("td", {}, cell)));
   }));
 }
 
@@ -117,7 +117,7 @@ async function derive() {
 }
 
 function showRemarks(remarks) {
-  find("#remarks").replaceChildren(...remarks.map((each) => make("li", {}, each)));
+  find("#remarks").replaceChildren(...remarks.map((remark) => make("li", {}, remark)));
 }
 
 function showError(error) {
@@ -162,9 +162,9 @@ function showFormula(formula) {
 }
 
 function showSteps(derivations) {
-  find("#steps .body").replaceChildren(...derivations.map((each) => {
-    const lines = each.lines.map((line) => make("li", {}, html("div", "math", line.math), html("div", "reason", line.reason)));
-    const title = make("h3", {}, `By ${each.by} `, copyButton("Copy as text", each.text, `Derivation by ${each.by} as text`));
+  find("#steps .body").replaceChildren(...derivations.map((derivation) => {
+    const lines = derivation.lines.map((line) => make("li", {}, html("div", "math", line.math), html("div", "reason", line.reason)));
+    const title = make("h3", {}, `By ${derivation.by} `, copyButton("Copy as text", derivation.text, `Derivation by ${derivation.by} as text`));
     return make("div", {}, title, make("ol", { className: "steps" }, ...lines));
   }));
 }
@@ -271,7 +271,7 @@ function save() {
   if (state.style !== "math") entries.style = state.style;
   const sizes = (known?.sizes ?? []).filter((name) => state.sizes[name]);
   if (find("#structure").open) entries.sizes = sizes.map((name) => `${name}=${state.sizes[name]}`).join(",");
-  const open = [...document.querySelectorAll("#results details[open]")].map((each) => each.id);
+  const open = [...document.querySelectorAll("#results details[open]")].map((details) => details.id);
   if (open.length) entries.open = open.join(",");
   history.replaceState(null, "", `#${new URLSearchParams(entries)}`);
 }
@@ -295,7 +295,7 @@ function restore() {
     if (Number(size) >= 1 && Number(size) <= 16) state.sizes[name] = Math.round(Number(size));
   }
   const open = (entries.get("open") ?? "").split(",");
-  for (const each of document.querySelectorAll("#results details")) each.open = open.includes(each.id);
+  for (const details of document.querySelectorAll("#results details")) details.open = open.includes(details.id);
   showInputs();
   showStyles();
   return true;
@@ -315,7 +315,7 @@ function showStyles() {
 function load(example) {
   const entries = { f: example.f, in: example.in, ...(example.wrt && { wrt: example.wrt }) };
   if (state.style !== "math") entries.style = state.style;
-  const open = [...document.querySelectorAll("#results details[open]")].map((each) => each.id);
+  const open = [...document.querySelectorAll("#results details[open]")].map((details) => details.id);
   if (open.length) entries.open = open.join(",");
   history.pushState(null, "", `#${new URLSearchParams(entries)}`);  // the way back leads to what was there
   restore();
@@ -340,12 +340,12 @@ document.addEventListener("keydown", (event) => {
     find("#verify").scrollIntoView({ block: "nearest" });
   }
 });
-for (const each of document.querySelectorAll("#results details"))
-  each.addEventListener("toggle", () => {
+for (const details of document.querySelectorAll("#results details"))
+  details.addEventListener("toggle", () => {
     save();
-    if (!each.open || !known) return;
-    if (each.id === "structure") showStructure();
-    if (each.id === "module" && !find(".code", each)) showModule();
+    if (!details.open || !known) return;
+    if (details.id === "structure") showStructure();
+    if (details.id === "module" && !find(".code", details)) showModule();
   });
 addEventListener("hashchange", () => { if (restore()) derive(); });
 if (matchMedia("(max-width: 700px)").matches) find("#examples").open = false;
