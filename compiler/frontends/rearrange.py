@@ -163,10 +163,7 @@ def stack(parts: Sequence[Any], axis: int = 0) -> Array:
 
 
 def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
-    """Arrays joined along an existing axis; all their entries one after the other for None.
-
-    It is the sum of the parts, each placed by a selection along the axis: linear, so that
-    derivatives need no rule."""
+    """Arrays joined along an existing axis; all their entries one after the other for None."""
     operands = [asarray(part) for part in items(parts, ARRAYS)]
     if axis is None:
         operands, axis = [reshape(part, -1) for part in operands], 0
@@ -182,6 +179,7 @@ def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
             pair = [operands[0].node, part.node]
             raise disagreement("concatenating {} and {}", pair, problem)
     total = sympy.expand(sympy.Add(*(part.node.shape[position] for part in operands)))
+    # a sum of the parts, each placed along the axis: derivatives of sums and products need no rule
     terms, start = [], sympy.S.Zero
     for part in operands:
         count = part.node.shape[position]

@@ -1,4 +1,4 @@
-"""Pictures of ```mermaid blocks, as those of arrows between names (`graph TD`), drawn in layers."""
+"""Pictures of ```mermaid blocks of arrows between names (`graph TD`), drawn in layers."""
 
 from html import escape
 from itertools import pairwise
@@ -12,51 +12,51 @@ WIDTH, HEIGHT, LETTER = 130, 62, 7.4
 
 
 def layers(arrows: list[tuple[str, str]]) -> list[list[str]]:
-    """The names, each below all that have an arrow to it; beside those that it hangs from."""
+    """Arrange names in rows: each below all names with an arrow to it, near the middle of these."""
     names = dict.fromkeys(name for arrow in arrows for name in arrow)
     depth = dict.fromkeys(names, 0)
-    for _ in names:
-        for one, other in arrows:
-            depth[other] = max(depth[other], depth[one] + 1)
-    found = [[name for name in names if depth[name] == row] for row in range(len(names))]
-    rows = [row for row in found if row]
+    for _ in names:  # so often that the longest chain of arrows has its depth
+        for source, target in arrows:
+            depth[target] = max(depth[target], depth[source] + 1)
+    rows = [[name for name in names if depth[name] == row] for row in range(len(names))]
+    rows = [row for row in rows if row]
     for above, row in pairwise(rows):
         place = {name: position for position, name in enumerate(above)}
-        hung = {
-            name: [place.get(one, len(above)) for one, other in arrows if other == name]
+        source_places = {
+            name: [place.get(source, len(above)) for source, target in arrows if target == name]
             for name in row
         }
-        row.sort(key=lambda name: sum(hung[name]) / max(len(hung[name]), 1))
+        row.sort(key=lambda name: sum(source_places[name]) / max(len(source_places[name]), 1))
     return rows
 
 
 def svg(text: str) -> str:
-    """The drawing, in the colour of the text around it."""
+    """Draw the arrows of a text such as "a --> b" as an element `svg`."""
     arrows = [
-        (one.strip(), other.strip())
-        for one, arrow, other in (line.partition("-->") for line in text.splitlines())
+        (source.strip(), target.strip())
+        for source, arrow, target in (line.partition("-->") for line in text.splitlines())
         if arrow
     ]
     rows = layers(arrows)
-    across = max(map(len, rows)) * WIDTH
-    at = {
-        name: ((column + 0.5) * across / len(row), (level + 0.5) * HEIGHT)
+    page_width = max(map(len, rows)) * WIDTH
+    centre = {
+        name: ((column + 0.5) * page_width / len(row), (level + 0.5) * HEIGHT)
         for level, row in enumerate(rows)
         for column, name in enumerate(row)
     }
     lines = [
-        f'<path d="M{at[one][0]:.0f},{at[one][1] + 14:.0f} '
-        f'L{at[other][0]:.0f},{at[other][1] - 15:.0f}" marker-end="url(#tip)"/>'
-        for one, other in arrows
+        f'<path d="M{centre[source][0]:.0f},{centre[source][1] + 14:.0f} '
+        f'L{centre[target][0]:.0f},{centre[target][1] - 15:.0f}" marker-end="url(#tip)"/>'
+        for source, target in arrows
     ]
     boxes = [
-        f'<rect x="{x - wide / 2:.0f}" y="{y - 14:.0f}" width="{wide:.0f}" height="28" rx="6"/>'
+        f'<rect x="{x - width / 2:.0f}" y="{y - 14:.0f}" width="{width:.0f}" height="28" rx="6"/>'
         f'<text x="{x:.0f}" y="{y + 4:.0f}">{escape(name)}</text>'
-        for name, (x, y) in at.items()
-        for wide in [LETTER * len(name) + 16]
+        for name, (x, y) in centre.items()
+        for width in [LETTER * len(name) + 16]
     ]
     return (
-        f'<svg class="diagram" viewBox="0 0 {across} {len(rows) * HEIGHT}" role="img">'
+        f'<svg class="diagram" viewBox="0 0 {page_width} {len(rows) * HEIGHT}" role="img">'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>'
         f"{''.join(lines)}{''.join(boxes)}</svg>"

@@ -14,18 +14,18 @@ from sphinx.application import Sphinx
 
 
 def lines_of(text: str) -> list[str]:
-    """Paragraphs with marked code, and indented blocks as they stand."""
-    found: list[str] = []
+    """Mark code in paragraphs, and make literal blocks of indented lines."""
+    lines: list[str] = []
     in_code = False
     for line in text.split("\n"):
         indented = line.startswith("    ")
         if indented and not in_code:
-            found += ["", "::", ""]
+            lines += ["", "::", ""]
         if in_code and line and not indented:
-            found.append("")
+            lines.append("")
         in_code = indented or (in_code and not line)
-        found.append(line if in_code else _marked(line))
-    return found
+        lines.append(line if in_code else _marked(line))
+    return lines
 
 
 def _marked(line: str) -> str:
@@ -38,19 +38,19 @@ def _marked(line: str) -> str:
 
 def with_parameters(text: str, names: Collection[str]) -> str:
     """Move the paragraphs that begin with a parameter and a colon to fields at the end."""
-    name = "|".join(map(re.escape, names))
+    pattern = "|".join(map(re.escape, names))
     paragraphs, fields = list[str](), dict[str, str]()
     for paragraph in text.split("\n\n"):
-        if not names or not re.match(rf"(?:{name})(?:, \w+)*: ", paragraph):
+        if not names or not re.match(rf"(?:{pattern})(?:, \w+)*: ", paragraph):
             paragraphs.append(paragraph)
             continue
         line, *errors = re.split(" (?=Raises )", " ".join(paragraph.split()), maxsplit=1)
         paragraphs += errors
-        pieces = re.split(rf"(?:^|(?<=[.;)] ))((?:{name})(?:, (?:{name}))*): ", line)[1:]
+        pieces = re.split(rf"(?:^|(?<=[.;)] ))((?:{pattern})(?:, (?:{pattern}))*): ", line)[1:]
         for title, body in zip(pieces[::2], pieces[1::2], strict=True):
             fields |= dict.fromkeys(title.split(", "), body.strip(" ;"))
     if fields:  # of all parameters, in their order: Sphinx adds those without text at the end
-        paragraphs.append("\n".join(f":param {each}: {fields.get(each, '')}" for each in names))
+        paragraphs.append("\n".join(f":param {name}: {fields.get(name, '')}" for name in names))
     return "\n\n".join(paragraphs)
 
 
@@ -76,9 +76,9 @@ class Functions(Directive):
     def run(self) -> list[nodes.Node]:
         names = " ".join(self.content).split()
         lines = [f".. autofunction:: derivatrix.{name}" for name in names]
-        found = nodes.Element()
-        self.state.nested_parse(StringList(lines, "functions"), self.content_offset, found)
-        return found.children
+        parent = nodes.Element()
+        self.state.nested_parse(StringList(lines, "functions"), self.content_offset, parent)
+        return parent.children
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

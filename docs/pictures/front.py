@@ -22,7 +22,7 @@ square = dx.function("square", [X], X @ X)"""
 
 
 def declared() -> dx.Function:
-    """The function that DECLARED says."""
+    """Run DECLARED, and return its function."""
     scope: dict[str, object] = {"dx": dx}
     exec(DECLARED, scope)
     function = scope["square"]
