@@ -305,7 +305,9 @@ def function(
         for size in sorted(_size_symbols(leaves, declared), key=str):
             require_variable(str(size), "a size")
         expressions = _resolve(name, declared, leaves)
-        _check_scalar_functions(expressions)
+        for node in topological(expressions):
+            if isinstance(node, Map):
+                require_kernel(node.expression)  # an error here, not when the module is built
     except DerivatrixError as error:
         if str(error).startswith(f"{name}:"):
             raise
@@ -491,13 +493,6 @@ def _require_used(
                 f"{name}: the input {leaf.name!r} is never used; remove it from inputs, or name it "
                 "in keep="
             )
-
-
-def _check_scalar_functions(expressions: Sequence[Node]) -> None:
-    """Raise UnsupportedError for an elementwise function without a kernel."""
-    for node in topological(expressions):
-        if isinstance(node, Map):
-            require_kernel(node.expression)
 
 
 def _names(name: str, argument: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:

@@ -78,11 +78,8 @@ def _with_source(function: Function, path: Path) -> Function:
 def _split_source(source: str) -> tuple[Path, str | None]:
     """Split "functions.py:square"; a path may have a colon of its own, as C:\\functions.py has."""
     path, separator, name = source.rpartition(":")
-    if not separator or os.path.exists(source):
-        return Path(source), None
-    if name.isidentifier() or os.path.exists(path):
-        return Path(path), name
-    return Path(source), None
+    has_name = separator and (name.isidentifier() or os.path.exists(path))
+    return (Path(path), name) if has_name and not os.path.exists(source) else (Path(source), None)
 
 
 def _refusal(name: str, names: list[str]) -> str:

@@ -123,20 +123,19 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
         output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
         output = f"...{output}" if "..." in inputs else output
     labelled = [_labels(subscripts, term, part) for term, part in zip(terms, parts, strict=True)]
-    leading = max((labels for labels, _ in labelled), key=len)
-    _check_sizes(subscripts, [part_labels for _, part_labels in labelled], parts)
+    leading = max((leading_labels for leading_labels, _ in labelled), key=len)
+    labels = [part_labels for _, part_labels in labelled]
+    _check_sizes(subscripts, labels, parts)
     before, dots, after = output.partition("...")
     output_labels = [*before, *(leading if dots else ()), *after.replace("...", "")]
-    input_labels = {label for _, part_labels in labelled for label in part_labels}
+    input_labels = {label for part_labels in labels for label in part_labels}
     are_distinct = len({*output_labels}) == len(output_labels)
     if not (are_distinct and {*output_labels} <= input_labels):
         raise ShapeError(
             f"einsum {shown(subscripts)}: the output {shown(output)} is not a choice of inputs"
         )
-    factors = [
-        (part.node, part_labels) for part, (_, part_labels) in zip(parts, labelled, strict=True)
-    ]
-    return Array(ir.einsum(factors, output_labels))
+    nodes = [part.node for part in parts]
+    return Array(ir.einsum(zip(nodes, labels, strict=True), output_labels))
 
 
 def _labels(subscripts: str, term: str, part: Array) -> tuple[list[Any], list[Any]]:

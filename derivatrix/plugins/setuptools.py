@@ -9,7 +9,8 @@ from pathlib import Path
 from setuptools import Command, Distribution
 from setuptools.command.build import build
 
-from derivatrix.compiler.driver.project import Project, find_project
+from derivatrix.compiler.driver.project import TABLE, Project, find_project
+from derivatrix.runtime.errors import DeclarationError
 
 COMMAND = "build_derivatrix"
 
@@ -58,10 +59,10 @@ class BuildDerivatrix(Command):
 
     def get_output_mapping(self) -> dict[str, str]:
         """Map the files to be installed to those in the project."""
-        directory = self._project.directory
+        directory, installed = self._project.directory, self._installed
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
         return {
-            str(self._installed / path.relative_to(directory)): str(path)
+            str(installed / path.relative_to(directory)): str(path)
             for path in files
             if "__pycache__" not in path.parts
         }
@@ -74,9 +75,15 @@ class BuildDerivatrix(Command):
 
     @property
     def _installed(self) -> Path:
-        """The folder of the generated package among the files to be installed, by `package_dir`."""
+        """The folder of the generated package among the files to be installed, by `package_dir`.
+        Raises DeclarationError for a package that is not inside of the project."""
         assert self.build_lib is not None
         output = Path(os.path.normpath(self._project.output))
+        if output.is_absolute() or output.parts[:1] in ((), ("..",)):  # `run` removes this folder
+            raise DeclarationError(
+                f"{TABLE} in pyproject.toml has output = {self._project.output!r}; setuptools "
+                "expected a folder inside of the project"
+            )
         folders = {"": ".", **(self.distribution.package_dir or {})}
         for name, folder in sorted(folders.items(), key=lambda item: -len(Path(item[1]).parts)):
             if output.is_relative_to(os.path.normpath(folder)):

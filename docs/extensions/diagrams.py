@@ -18,8 +18,8 @@ def layers(arrows: list[tuple[str, str]]) -> list[list[str]]:
     for _ in names:  # so often that the longest chain of arrows has its depth
         for source, target in arrows:
             depth[target] = max(depth[target], depth[source] + 1)
-    rows = [[name for name in names if depth[name] == row] for row in range(len(names))]
-    rows = [row for row in rows if row]
+    levels = range(max(depth.values()) + 1)
+    rows = [[name for name in names if depth[name] == level] for level in levels]
     for above, row in pairwise(rows):
         place = {name: position for position, name in enumerate(above)}
         source_places = {

@@ -94,7 +94,9 @@ class _Call:
         self.samples = tuple(f"samples {axis}" for axis in range(count))
         self.dtype = np.dtype(float_type(known.values()))
         arguments = {
-            name: known[name] if name in known else self._zeros(samples + entry.core(self.sizes))
+            name: known[name]
+            if name in known
+            else self.dask.zeros(samples + entry.core(self.sizes), self.dtype, chunks=-1)
             for name, entry in expected.items()
         }
         labelled: list[Any] = []
@@ -164,9 +166,6 @@ class _Call:
                 raise ShapeError(
                     f"{self.name}: argument {name} has shape {shape}; expected ({', '.join(texts)})"
                 )
-
-    def _zeros(self, shape: tuple[int, ...]) -> Any:
-        return self.dask.zeros(shape, self.dtype, chunks=-1)
 
     def _array(self, name: str, value: Any) -> Any:
         array = self.dask.asarray(value)

@@ -82,11 +82,6 @@ class Calls:
     def name(self) -> str:
         return self.interface.name
 
-    @property
-    def scalar(self) -> bool:
-        """True if the output is a number, or one for each sample."""
-        return self.interface.has_gradient
-
     def split(self, arrays: Arrays) -> tuple[list[Any], list[Any]]:
         """Split arguments into the inputs and the cotangent or tangents after them."""
         count = len(self.interface.inputs)

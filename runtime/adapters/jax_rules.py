@@ -37,7 +37,7 @@ def jvp(primals: Arrays, tangents: Arrays, *, calls: Calls, kind: str) -> Any:
     """Compute the results of a call and their tangents."""
     inputs, linear = calls.split(primals)
     input_tangents, linear_tangents = calls.split(tangents)
-    if kind == "value" and not (calls.scalar and not calls.interface.batched):
+    if kind == "value" and not calls.interface.is_scalar:
         return calls(kind, *inputs), calls("jvp", *inputs, *calls.wrt_tangents(input_tangents))
     if kind in ("value", "value_and_gradient"):
         value, *gradient = calls("value_and_gradient", *inputs)
@@ -69,7 +69,7 @@ def _jvp_by_inputs(
         tangents = list(map(ad.instantiate_zeros, tangents[start:]))
         return calls.along_directions(kind, inputs[:start], tangents, linear)
     tangents = calls.wrt_tangents(tangents)
-    if not calls.scalar:
+    if not calls.interface.has_gradient:
         return calls.second.along_directions(kind, inputs, tangents, linear)
     products = calls("hvp", *inputs, *tangents)
     if kind == "jvp":

@@ -266,8 +266,7 @@ def _centred(shares: Array, array: Array) -> Array:
 @lru_cache(maxsize=16)
 def _triangle(size: int) -> tuple[Array, Array]:
     """Return the rows and the columns of the entries of a lower triangle, row by row."""
-    rows, columns = np.tril_indices(size)
-    return rows, columns
+    return np.tril_indices(size)
 
 
 def _order(count: int) -> int:

@@ -6,10 +6,12 @@ import sys
 import threading
 
 import pytest
+from setuptools import Distribution
 
 import derivatrix as dx
 from derivatrix.compiler.driver import package
 from derivatrix.compiler.driver.project import find_project
+from derivatrix.plugins.setuptools import BuildDerivatrix
 from derivatrix.runtime import parallel
 
 START = "import derivatrix as dx\na = dx.vector('a', dx.dims('n'))\n"
@@ -268,3 +270,16 @@ def test_a_project_that_is_wrong(tmp_path, text, said):
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(dx.DeclarationError, match=said):
         find_project(tmp_path)
+
+
+@pytest.mark.parametrize("output", ["/generated", "../generated", "src/..", "."])
+def test_setuptools_installs_no_folder_outside_of_the_project(tmp_path, output):
+    """It removes the folder that it installs first."""
+    table = f"[tool.derivatrix]\nfunctions = ['a.py']\noutput = '{output}'\n"
+    (tmp_path / "pyproject.toml").write_text(table)
+    distribution = Distribution()
+    distribution.src_root = str(tmp_path)
+    command = BuildDerivatrix(distribution)
+    command.build_lib = str(tmp_path / "build")
+    with pytest.raises(dx.DeclarationError, match="expected a folder inside of the project"):
+        command.get_output_mapping()

@@ -26,6 +26,8 @@ from derivatrix.runtime.errors import NotationError
 
 KINDS = ("column", "matrix", "row")
 """The possible shapes of `ones`, in the order of preference."""
+NORMS = {(1, ""): "norm2", (1, "2"): "norm2", (1, "1"): "norm1", (2, "F"): "normF"}
+"""Rank of x, and the subscript of ||x|| -> the function that it means."""
 
 
 class Meaning(Loops):
@@ -146,15 +148,10 @@ class Meaning(Loops):
         return self.apply(tree.span, abs, value)
 
     def norm(self, span: Span, value: Value, kind: str, inner: str) -> Value:
-        """The length of a vector, or Frobenius' norm of a matrix with the kind "F"; kind "1" is the
-        sum of absolute values of a vector."""
-        if value.rank == 1 and kind in ("", "2"):
-            function = functions.rule("norm2").function
-        elif value.rank == 1 and kind == "1":
-            function = functions.rule("norm1").function
-        elif value.rank == 2 and kind == "F":
-            function = functions.rule("normF").function
-        else:
+        """The norm of a value in bars. kind: the subscript, which a matrix needs. inner: the text in
+        the bars, for errors."""
+        name = NORMS.get((value.rank, kind))
+        if name is None:
             choices = {
                 0: f"abs({inner})",
                 1: f"norm2({inner}) or norm1({inner})",
@@ -165,7 +162,7 @@ class Meaning(Loops):
                 f"{choices.get(value.rank, f'normF({inner})')}",
                 span,
             )
-        return self.apply(span, function, value)
+        return self.apply(span, functions.rule(name).function, value)
 
     def call_norm(self, tree: syntax.Call) -> Value:
         (value,) = self.arguments(tree, 1)

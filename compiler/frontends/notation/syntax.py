@@ -29,6 +29,8 @@ from derivatrix.compiler.frontends.notation.tokens import Source, Span, Token, t
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import NotationError
 
+NORM_SUBSCRIPTS = ("_F", "_1", "_2")
+"""Names that are subscripts behind the bars of a norm, as in ||X||_F."""
 MAX_DEPTH = 30
 """Deepest nesting of brackets, and longest sequence of transposes, powers and indices of a
 value."""
@@ -237,7 +239,8 @@ class Parser:
             return _with_span(inner, Span(token.span.start, closing.span.stop))
         if token.kind in ("|", "||"):
             inner, closing = self.bracketed(token, token.kind, self.expression)
-            subscript = self.norm_subscript() if token.kind == "||" else None
+            is_norm = token.kind == "||"
+            subscript = self.advance() if is_norm and self.token.text in NORM_SUBSCRIPTS else None
             stop = (subscript or closing).span.stop
             kind = subscript.text[1:] if subscript else ""
             return Bars(Span(token.span.start, stop), token.kind, inner, kind)
@@ -251,10 +254,6 @@ class Parser:
         elif token.kind in (")", "]") and self.depth == 0:
             message = f"{token.shown} closes nothing"
         raise self.source.error(message, token.span)
-
-    def norm_subscript(self) -> Token | None:
-        """Read the subscript of a norm, as in ||X||_F."""
-        return self.advance() if self.token.text in ("_F", "_1", "_2") else None
 
     def call(self, name: Name, opening: Token) -> Call:
         if self.token.kind == ")":
