@@ -77,15 +77,8 @@ _NAMES = {
     "runtime": ("Report", "load", "load_package", "verify"),
     "runtime.adapters.structures": ("require_structures",),
     "runtime.errors": (
-        "BuildError",
-        "DeclarationError",
-        "DerivatrixError",
-        "LoadError",
-        "LongModuleWarning",
-        "MissingPackageError",
-        "NotationError",
-        "ShapeError",
-        "UnsupportedError",
+        *("BuildError", "DeclarationError", "DerivatrixError", "LoadError", "LongModuleWarning"),
+        *("MissingPackageError", "NotationError", "ShapeError", "UnsupportedError"),
         "VerificationError",
     ),
 }

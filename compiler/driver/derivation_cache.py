@@ -36,7 +36,7 @@ def cached_module(function: Function, target: str) -> Generated | None:
         checksum, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, RuntimeError, UnicodeDecodeError):
         return None
-    if checksum != _checksum(text):
+    if checksum != _checksum(text):  # as after a crash of the machine
         return None
     fields = json.loads(text)
     return Generated(**{**fields, "support": tuple(fields["support"])})

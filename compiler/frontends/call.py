@@ -51,6 +51,7 @@ def call(function: Declaration, positional: Sequence[Any], named: Mapping[str, A
             node = broadcast_to(Array(node), stack + resized_leaf.shape).node
         replacements[resized_leaf] = _with_structure(function.name, leaf, node)
     resized = [resize(node, sizes) for node in function.expressions]
+    # roots print the equation that was declared: their formulas need the arguments, too
     expressions = transformed(resized, lambda node: state_with(node, arguments))
     nodes = substitute(expressions, replacements, stack)
     arrays = [

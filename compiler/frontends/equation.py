@@ -39,7 +39,7 @@ FLAT = "_unknown"
 
 
 def entry_count(nodes: Sequence[Node]) -> sympy.Expr:
-    """The total number of entries."""
+    """Count the entries of several arrays."""
     return sympy.expand(sympy.Add(*(sympy.Mul(*node.shape) for node in nodes)))
 
 
@@ -67,7 +67,7 @@ def root_operation(
     name: str,
     declared: tuple[Node, ...],
 ) -> Operation:
-    """The operation (start, *parameters) -> root. Start and root are `packed` arrays of the
+    """Make the operation (start, *parameters) -> root. Start and root are `packed` arrays of the
     unknowns; the parameters are the other leaves of the residuals.
 
     fails: whether an iteration without convergence raises an error; else the root is nan. name,
@@ -203,7 +203,7 @@ class _Root:
         return point.reshape(arguments[0].shape)
 
     def _signature(self) -> str:
-        """The signature for np.vectorize, as in "(a,b),(c)->(a,b)"."""
+        """Write the signature for np.vectorize, as in "(a,b),(c)->(a,b)"."""
         letters = iter("abcdefghijklmnopqrstuvwxyz")
         shapes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.operands]
         return f"{','.join(shapes)}->{shapes[0]}"
@@ -218,9 +218,9 @@ class _Root:
         return sizes
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """The text that applies SciPy's root finder to each index of the leading axes. Levenberg's
-        and Marquardt's method converges from more starts than Newton's; the tolerances run it until
-        nothing changes."""
+        """Write the text that applies SciPy's root finder to each index of the leading axes.
+        Levenberg's and Marquardt's method converges from more starts than Newton's. With these
+        tolerances it runs until nothing changes."""
         sizes = size_readings(self.operands)
         names = ", ".join(leaf.name for leaf in self.operands)
         residual, jacobian = (
@@ -235,8 +235,8 @@ class _Root:
 
 
 def _text(name: str, unknowns: Sequence[Leaf], declared: Sequence[Node], style: str) -> str:
-    """A format string of the formula: "root(P P − S)", or for several unknowns "root(x, y: ...;
-    ...)"."""
+    """Write a format string of the formula: "root(P P − S)", or for several unknowns "root(x, y:
+    ...; ...)"."""
     text = "; ".join(render(node, style) for node in simplify(declared))
     if len(unknowns) > 1:
         colon = r"\colon " if style == "latex" else ": "

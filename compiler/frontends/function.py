@@ -80,7 +80,8 @@ class Function(Declaration):
         return hash(self._fields)
 
     def __getitem__(self, output: str) -> Function:
-        """The function of one output, called NAME_OUTPUT, of the inputs that this output needs.
+        """Return the function of one output, called NAME_OUTPUT, of the inputs that this output
+        needs.
 
         Raises DeclarationError for a name that is no output."""
         expressions = dict(self.outputs)
@@ -105,8 +106,8 @@ class Function(Declaration):
         return [self[name] for name in self.output_names] or [self]
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The expression of the function with `arguments` for its inputs, in their order or by
-        name: symbolic arrays, SymPy expressions and numbers. A named tuple of expressions for a
+        """Return the expression of the function with `arguments` for its inputs, in their order or
+        by name: symbolic arrays, SymPy expressions and numbers. A named tuple of expressions for a
         function with named outputs.
 
         The sizes of the inputs are those of the arguments. Arguments of inputs in `batch` have any
@@ -141,8 +142,8 @@ class Function(Declaration):
         return self.selection is None or kind in self.selection
 
     def with_kinds(self, kinds: Any) -> Function:
-        """The function with `kinds` as its selection, unless that is None or there is a selection
-        already. Raises DeclarationError for a kind that no function has."""
+        """Return the function with `kinds` as its selection, unless that is None or there is a
+        selection already. Raises DeclarationError for a kind that no function has."""
         if kinds is None or self.selection is not None:
             return self
         names = _kinds(self.name, kinds, (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS))
@@ -151,7 +152,7 @@ class Function(Declaration):
     def formula(
         self, kind: str, wrt: Any = None, style: str = "unicode", output: str | None = None
     ) -> str:
-        """The formula of a derivative.
+        """Return the formula of a derivative.
 
         kind: one of `kinds`. wrt: an input or its name, a pair of them for a Hessian; optional
         where there is only one. output: the name of one of several outputs. style: "unicode",
@@ -163,8 +164,8 @@ class Function(Declaration):
             return self.derivatives.formula(kind, wrt, style, output)
 
     def steps(self, wrt: Any = None, style: str = "unicode", output: str | None = None) -> Steps:
-        """The derivation of the gradient of a scalar function, or of the VJP, by an input: lines
-        with a `text` and the `reason` for it, which print as a table.
+        """Derive the gradient of a scalar function, or the VJP, by an input. Returns lines with a
+        `text` and the `reason` for it, which print as a table.
 
         wrt: an input or its name; optional where there is only one. style: "unicode", "latex" or
         "index". output: the name of one of several outputs. Raises DeclarationError for an input
@@ -186,7 +187,8 @@ class Function(Declaration):
         return rf"$\displaystyle {left} = {self.formula('value', style='latex')}$"
 
     def derivative(self, *wrt: Any) -> Function:
-        """The derivative by one input, then by the next, and so on, as a function of its own.
+        """Return the derivative by one input, then by the next, and so on, as a function of its
+        own.
 
         `f.derivative("X", "X", "X")` is the third derivative, of shape (*out.shape, *X.shape,
         *X.shape, *X.shape), called f_X_X_X; with named outputs, it has the derivatives of all of
@@ -217,6 +219,7 @@ class Function(Declaration):
         directions: dict[Leaf, Leaf] = {}
         for leaf in self.derivatives.wrt:
             name = f"d{leaf.name}"
+            # generated text may call any builtin function
             while name in names or keyword.iskeyword(name) or hasattr(builtins, name):
                 name += "_"
             names.add(name)
@@ -336,7 +339,7 @@ def function(
 
 
 def derive(function: Function) -> Derivatives:
-    """The derivatives of a function in closed form; printing them shows the formulas.
+    """Return the derivatives of a function in closed form; printing them shows the formulas.
 
     Raises DeclarationError for what is no declared function.
     """
@@ -344,7 +347,7 @@ def derive(function: Function) -> Derivatives:
 
 
 def require_function(value: object, place: str) -> Function:
-    """The value itself. Raises DeclarationError unless it is a declared function."""
+    """Return the value itself. Raises DeclarationError unless it is a declared function."""
     if not isinstance(value, Function):
         raise DeclarationError(
             f"{place}: {shown(value)} (of type {type(value).__name__}) is no derivatrix "
@@ -365,7 +368,7 @@ def _sequence(name: str, argument: str, values: Any) -> list[Any]:
 
 
 def _named_expressions(name: str, value: Any) -> dict[str, Any]:
-    """The expressions of the outputs by their names; the only one without a name is called ""."""
+    """Map the names of outputs to their expressions; the only one without a name is called ""."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if not isinstance(value, Mapping):
@@ -414,8 +417,8 @@ def _input(name: str, value: Any, expressions: Sequence[Node]) -> Leaf:
 
 
 def _symbol_called(name: str, symbol: str, expressions: Sequence[Node]) -> Array:
-    """The leaf of the expressions called `symbol`. One with a declared structure takes precedence
-    over SymPy's symbol."""
+    """Find the leaf of the expressions called `symbol`. One with a declared structure takes
+    precedence over SymPy's symbol."""
     candidates = [leaf for leaf in leaves_below(expressions) if leaf.name == symbol]
     if not candidates:
         raise DeclarationError(
@@ -513,7 +516,7 @@ def _names(name: str, argument: str, values: Sequence[Any], names: Sequence[str]
 
 
 def _kinds(name: str, kinds: Any, valid: Sequence[str]) -> list[str]:
-    """The names in `kinds`. Raises DeclarationError unless it is a list of `valid` names."""
+    """Return the names in `kinds`. Raises DeclarationError unless it is a list of `valid` names."""
     choices = f"choose from {', '.join(valid)}"
     names = [kinds] if isinstance(kinds, str) else kinds
     if not isinstance(names, Sequence) or not names:
@@ -546,6 +549,6 @@ def _check_dimensions(
 
 
 def _size_symbols(leaves: Sequence[Leaf], expressions: Sequence[Node]) -> set[sympy.Basic]:
-    """The sizes that occur in the shapes of inputs, and anywhere in expressions."""
+    """Collect the sizes that occur in the shapes of inputs, and anywhere in expressions."""
     lengths = (size for leaf in leaves for size in leaf.shape)
     return size_symbols(expressions).union(*(size.free_symbols for size in lengths))

@@ -68,7 +68,7 @@ def _fingerprint(function: Function) -> str:
 
 
 def _with_source(function: Function, path: Path) -> Function:
-    """A copy of the function with this file as its source: other files may have imported it,
+    """Copy the function, with this file as its source: other files may have imported it,
     too."""
     function = copy.copy(function)
     function.source = str(path.resolve())
@@ -195,14 +195,14 @@ def _code(path: Path) -> CodeType:
 
 
 def _text(error: BaseException) -> str:
-    """The last line of the error's traceback: its type and message."""
+    """Return the last line of the error's traceback: its type and message."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"  # its text names the file and line
     return traceback.format_exception_only(error)[0].strip()
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """The file, with the line that raised the error where it is known."""
+    """Return the file, with the line that raised the error where it is known."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)

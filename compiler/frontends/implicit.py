@@ -87,7 +87,7 @@ def least_squares(residual: Any, unknown: Any, start: Any, on_failure: str = "er
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list of the values for several unknowns, or of the one value for a single one."""
+    """Return the values for several unknowns as a list, a single value as a list of one."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -150,7 +150,7 @@ class _Problem:
         return self.root(gradients, on_failure)
 
     def _leaf(self, unknown: Any) -> Leaf:
-        """The leaf of an unknown, which may be given as SymPy's symbol."""
+        """Return the leaf of an unknown, which may be given as SymPy's symbol."""
         if isinstance(unknown, sympy.Symbol | sympy.MatrixSymbol):
             unknown = asarray(unknown)
         leaf = getattr(unknown, "node", None)

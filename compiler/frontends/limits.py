@@ -38,7 +38,8 @@ def require_modest(name: str, expressions: Sequence[Node]) -> None:
 
 
 def _depth_step(node: Node, child: Node) -> int:
-    """The difference in depth between a node and its child: 0 where the two are flattened."""
+    """Return the difference in depth between a node and its child: 0 where the two are
+    flattened."""
     if isinstance(node, Einsum):
         return int(len(node.factors) > 1 and not isinstance(child, Einsum))
     return int(not (isinstance(node, Sum) and isinstance(child, (Sum, Einsum))))

@@ -107,7 +107,7 @@ def _is_function(argument: Any) -> bool:
 
 
 def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
-    """The expression of a function, and its variable."""
+    """Return the SymPy expression of a function, and its variable."""
     if callable(function) and not isinstance(function, sympy.Expr):
         try:
             function = function(VARIABLE)
@@ -129,8 +129,8 @@ def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
 
 
 def _scalar(node: Node) -> sympy.Expr | None:
-    """A rank-0 node as an expression of VARIABLE, which stands for its leaf; None if it has no such
-    form."""
+    """Write a rank-0 node as an expression of VARIABLE, which stands for its leaf; None if it has
+    no such form."""
     parts = [_scalar(child) for child in node.children]
     if node.ndim or any(part is None for part in parts):
         return None

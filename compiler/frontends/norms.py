@@ -59,7 +59,7 @@ def vector_norm(array: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = Fa
 
 
 def _number(ord: Any) -> sympy.Expr | None:
-    """The order of a norm as a number other than zero; None for other orders."""
+    """Convert the order of a norm to a number other than zero; None for other orders."""
     if isinstance(ord, (bool, sympy.Lambda)) or not isinstance(ord, (Real, sympy.Expr)):
         return None
     number = sympy.sympify(ord)
@@ -78,7 +78,7 @@ def _rule_error(name: str, ord: Any, count: int) -> UnsupportedError:
 def _entries_norm(
     operand: Array, order: sympy.Expr, axes: tuple[int, ...], keepdims: bool
 ) -> Array:
-    """The p-norm of the entries over the axes."""
+    """Compute the p-norm of the entries over the axes."""
     if order is sympy.oo:
         return max(abs(operand), axes, keepdims=keepdims)
     if order is -sympy.oo:
@@ -90,7 +90,7 @@ def _entries_norm(
 
 
 def _matrix_norm(operand: Array, ord: Any) -> Array:
-    """A norm of the last two axes."""
+    """Compute a norm of matrices in the last two axes."""
     if ord == "nuc":
         return apply(NUCLEAR, operand)
     number = _number(ord)

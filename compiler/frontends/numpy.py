@@ -93,6 +93,7 @@ def _split_arguments(
         else:
             optional[key] = value
     defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
+    # numpy.clip, for one, passes `**kwargs` on to a ufunc
     explicit = _without_defaults(name, optional, UFUNC_DEFAULTS | defaults)
     return tuple(required), {OPTIONS.get(key, key): value for key, value in explicit.items()}
 
@@ -100,8 +101,8 @@ def _split_arguments(
 def _without_defaults(
     name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options that differ from NumPy's defaults. Raises UnsupportedError for a dtype that is
-    not float64."""
+    """Select the options that differ from NumPy's defaults. Raises UnsupportedError for a dtype
+    that is not float64."""
     explicit = {}
     for key, value in options.items():
         default = defaults.get(key, np._NoValue)
@@ -147,7 +148,7 @@ def _qualified(function: Any) -> str:
 
 
 def find_public(name: str) -> Callable[..., Any] | None:
-    """derivatrix's function of this name, if there is one."""
+    """Return derivatrix's function of this name, if there is one."""
     return FUNCTIONS.get(name) or operations.find(name)
 
 
@@ -170,8 +171,8 @@ def _find(name: str) -> Callable[..., Any]:
 
 
 def refuse_conversion() -> UnsupportedError:
-    """The error for a conversion of a symbolic array to numbers, with the NumPy or SciPy function
-    that asked for it."""
+    """Make the error for a conversion of a symbolic array to numbers, which names the NumPy or
+    SciPy function that asked for it."""
     name = _outermost_caller()
     if not name:
         return UnsupportedError(
@@ -185,8 +186,8 @@ def refuse_conversion() -> UnsupportedError:
 
 
 def _outermost_caller() -> str:
-    """The name of the outermost public SciPy or NumPy function in the innermost run of their frames
-    on the call stack; "" if there is none."""
+    """Return the name of the outermost public SciPy or NumPy function in the innermost run of their
+    frames on the call stack; "" if there is none."""
     frame = sys._getframe(1)
     caller = ""
     while frame is not None:

@@ -23,7 +23,7 @@ from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 
 def at_all_pairs(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A ufunc's `outer`: apply `function` to all pairs of entries."""
+    """Make a ufunc's `outer`, which applies `function` to all pairs of entries."""
 
     def pairs(left: Any, right: Any) -> Array:
         x, y = asarray(left), asarray(right)
@@ -99,7 +99,7 @@ def _pinv(a: Any, hermitian: bool = False) -> Array:
 
 
 def _first_two_axes(function: Callable[..., Array], name: str) -> Callable[..., Array]:
-    """NumPy's version of `function`, which takes the matrices in axes 0 and 1, or in given axes."""
+    """Make NumPy's version of `function`, whose matrices are in axes 0 and 1, or in given axes."""
 
     def along(a: Any, offset: int = 0, axis1: Any = None, axis2: Any = None) -> Array:
         operand = asarray(a)
@@ -122,7 +122,7 @@ def _require_axes(name: str, operand: Array, max_axes: int, advice: str) -> None
 
 
 def _cumulative(name: str) -> Callable[..., Array]:
-    """A running sum or product, which NumPy takes of all entries where no axis is given."""
+    """Make NumPy's running sum or product, which is of all entries where no axis is given."""
 
     def along(a: Any, axis: int | None = None) -> Array:
         if axis is None:
@@ -151,7 +151,7 @@ def _vecdot(left: Any, right: Any) -> Array:
 
 
 def _at_least(rank: int) -> Callable[..., Any]:
-    """NumPy's atleast_1d or atleast_2d: of several arrays a tuple."""
+    """Make NumPy's atleast_1d or atleast_2d, which returns a tuple for several arrays."""
 
     def extended(*arrays: Any) -> Any:
         results = tuple(at_least(asarray(array), rank) for array in arrays)

@@ -34,5 +34,5 @@ def calling(operation: Operation) -> Callable[..., Any]:
 
 
 def find(name: str) -> Callable[..., Any] | None:
-    """The function of the operation called `name`, if there is one."""
+    """Return the function of the operation called `name`, if there is one."""
     return calling(OPERATIONS[name]) if name in OPERATIONS else None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.frontends.rearrange import moveaxis
+from derivatrix.compiler.frontends.rearrange import ARRAYS, moveaxis
 from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axes
 from derivatrix.compiler.ir.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir.literals import items
 from derivatrix.compiler.ir.messages import disagreement, operand_text
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.skew import SKEW
@@ -169,9 +171,7 @@ def _check_sizes(subscripts: str, labels: Sequence[Sequence[Any]], parts: Sequen
 def multi_dot(parts: Sequence[Any]) -> Array:
     """The product of several matrices, written from left to right; the plan chooses the order of
     multiplication."""
-    if not parts:
+    operands = [asarray(part) for part in items(parts, ARRAYS)]
+    if not operands:
         raise ShapeError("multi_dot: there is nothing to multiply")
-    result = asarray(parts[0])
-    for part in parts[1:]:
-        result = result @ asarray(part)
-    return result
+    return reduce(matmul, operands)

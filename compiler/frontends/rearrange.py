@@ -62,7 +62,7 @@ def diagonal(array: Any, offset: int = 0) -> Array:
 
 
 def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
-    """Row and column of the first entry of a diagonal."""
+    """Return the row and the column of the first entry of a diagonal."""
     _require_integer(offset)
     return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
 
@@ -206,7 +206,8 @@ def block(rows: Any) -> Array:
 
 
 def _nesting(rows: Any) -> int:
-    """The nesting depth of lists. Raises ShapeError unless it is the same for all entries."""
+    """Return the nesting depth of lists. Raises ShapeError unless it is the same for all
+    entries."""
     if not isinstance(rows, (list, tuple)):
         return 0
     depths = {_nesting(row) for row in rows}

@@ -46,7 +46,7 @@ def std(array: Any, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False)
 
 
 def _averaged(operand: Array, axis: Axis, ddof: int, keepdims: bool) -> Array:
-    """The sum over `axis` divided by the number of entries minus `ddof`."""
+    """Divide the sum over `axis` by the number of entries minus `ddof`."""
     if isinstance(ddof, bool) or not isinstance(ddof, (int, np.integer)):
         raise UnsupportedError(f"ddof is an integer, not {shown(ddof)}")
     sizes = [operand.node.shape[i] for i in normalise_axes(axis, operand.ndim)]

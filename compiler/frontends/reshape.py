@@ -92,7 +92,8 @@ def _groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _shortest(old: Shape, new: Shape) -> tuple[int, int]:
-    """The numbers of leading axes of both shapes in the shortest run of equal size."""
+    """Return the numbers of leading axes of both shapes in the shortest run of equal size."""
+    # all pairs of numbers are tried: of two products of symbols, none is the smaller one
     pairs = [(a, b) for a in range(len(old) + 1) for b in range(len(new) + 1) if a + b]
     for a, b in sorted(pairs, key=lambda pair: (sum(pair), pair)):
         remaining = sympy.Mul(*old[a:]) - sympy.Mul(*new[b:])
@@ -188,8 +189,8 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
 
 
 def _at_symbolic_positions(operand: Array, positions: Array, place: int) -> Array:
-    """The entries at positions that are data, along the axis `place`. All other axes are merged:
-    then these entries are rows of a matrix."""
+    """Gather the entries at positions that are data, along the axis `place`. All other axes are
+    merged: then these entries are rows of a matrix."""
     if is_condition(positions):
         raise UnsupportedError(
             f"index {operand_text(positions.node)} is a condition, and how many entries it selects "

@@ -50,12 +50,12 @@ _embedded: dict[str, Array] = {}
 
 
 def embed(array: Array) -> sympy.Basic:
-    """A SymPy symbol that stands for `array` (rank 2 at most) in SymPy expressions."""
+    """Make a SymPy symbol that stands for `array` (rank 2 at most) in SymPy expressions."""
     if array.ndim > 2:
         raise sympy.SympifyError(f"an array of shape {shape_text(array.shape)} is no matrix")
     is_leaf = isinstance(array.node, ir.Leaf)
     name = array.name if is_leaf else f"array_{array.node.key}"
-    if not is_leaf:
+    if not is_leaf:  # SymPy knows a symbol by its name, by which `lower` finds the array again
         _embedded[name] = array
     if array.ndim == 0:
         return sympy.Symbol(name, real=True)
@@ -63,7 +63,7 @@ def embed(array: Array) -> sympy.Basic:
 
 
 def lower(expression: sympy.Basic | sympy.MatrixBase) -> Node:
-    """The node for a SymPy expression. Raises ShapeError or UnsupportedError."""
+    """Lower a SymPy expression to a node. Raises ShapeError or UnsupportedError."""
     try:
         return _lower(sympy.sympify(expression)).node
     except RecursionError as error:
@@ -365,7 +365,8 @@ def _dense(expression: sympy.MatrixBase) -> Array:
 
 
 def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
-    """The rule for a factor of a square matrix. For other matrices, SymPy states a wrong shape."""
+    """Make the rule for a factor of a square matrix. For other matrices, SymPy states a wrong
+    shape."""
 
     def rule(expression: Any) -> Array:
         if expression.shape[0] != expression.shape[1]:

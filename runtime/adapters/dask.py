@@ -111,7 +111,7 @@ class _Call:
         """Call the function for each chunk of samples; the chunks of the array are the results."""
         cotangents = len(self.interface.output_names) if self.kind == "vjp" else 0
         call = partial(_call_chunk, self.module, self.kind, cotangents)
-        meta = np.empty(0, object)
+        meta = np.empty(0, object)  # without it, dask calls the function to learn the type
         return self.dask.blockwise(call, self.samples, *arguments, dtype=object, meta=meta)
 
     def result(self, tuples: Any, index: int, interface: ModuleInterface, key: str) -> Any:

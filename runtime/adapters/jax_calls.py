@@ -48,8 +48,8 @@ class Calls:
         self.interface.require(kind)
         if kind not in self.interface.module.FUNCTIONS:
             raise UnsupportedError(
-                f"{self.name}: the module has no function {kind}, which this derivative needs; "
-                "build it again"
+                f"{self.interface.name}: the module has no function {kind}, which this derivative "
+                "needs; build it again"
             )
         entries = self.interface.arguments(kind)
         shapes = {name: a.shape for name, a in zip(entries, arrays, strict=True)}
@@ -78,10 +78,6 @@ class Calls:
         and `jvp` are those of `vjp` and `jvp` along directions, which come after the inputs."""
         return Calls(second_of(self.interface), self.batched and self.batched.second, self.native)
 
-    @property
-    def name(self) -> str:
-        return self.interface.name
-
     def split(self, arrays: Arrays) -> tuple[list[Any], list[Any]]:
         """Split arguments into the inputs and the cotangent or tangents after them."""
         count = len(self.interface.inputs)
@@ -96,9 +92,9 @@ class Calls:
             if not entry.wrt and not is_zero(tangent_of[entry.name]):
                 names = ", ".join(wrt.name for wrt in self.interface.wrt)
                 raise UnsupportedError(
-                    f"{self.name}: a derivative by {entry.name} is asked for, but the module has "
-                    f"those by {names} only; declare the function with {entry.name} in wrt, or "
-                    f"pass jax.lax.stop_gradient({entry.name})"
+                    f"{self.interface.name}: a derivative by {entry.name} is asked for, but the "
+                    f"module has those by {names} only; declare the function with {entry.name} in "
+                    f"wrt, or pass jax.lax.stop_gradient({entry.name})"
                 )
         return [ad.instantiate_zeros(tangent_of[entry.name]) for entry in self.interface.wrt]
 
@@ -189,7 +185,7 @@ def _ffi_target(
     result_ranks: tuple[int, ...],
 ) -> str:
     """Register a kernel with XLA, and return its name; "" if the layout of this XLA's call frame is
-    unknown."""
+    unknown. It is registered once, as XLA keeps it until the process ends."""
     try:
         return register(module, kind, real, argument_ranks, result_ranks)
     except UnknownVersionError as error:
@@ -209,8 +205,8 @@ def _call_in_python(calls: Calls, kind: str, *arrays: Any) -> list[np.ndarray]:
 
 def _on_other_device(*arrays: Any, calls: Calls, kind: str) -> Any:
     raise UnsupportedError(
-        f"{calls.name}: the module is for the CPU, and is called on another device; put its "
-        'arguments on the CPU, or set jax.default_device(jax.devices("cpu")[0])'
+        f"{calls.interface.name}: the module is for the CPU, and is called on another device; put "
+        'its arguments on the CPU, or set jax.default_device(jax.devices("cpu")[0])'
     )
 
 

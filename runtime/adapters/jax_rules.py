@@ -63,7 +63,8 @@ def _jvp_by_inputs(
     is_second = start < len(inputs)
     if kind == "hvp" or (is_second and not all(map(is_zero, tangents[:start]))):
         raise UnsupportedError(
-            f"{calls.name}: a third derivative is asked for; modules have first and second ones"
+            f"{calls.interface.name}: a third derivative is asked for; modules have first and "
+            "second ones"
         )
     if is_second:
         tangents = list(map(ad.instantiate_zeros, tangents[start:]))

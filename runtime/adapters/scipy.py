@@ -119,6 +119,7 @@ class Objective:
                 for row in point.parts
             ]
         )
+        # each parametrisation has its own parameters: its curvature is in a diagonal block
         for part, gradient in self._curved_parts(point):
             basis = np.eye(prod(part.free)).reshape(-1, *part.free)
             curvature = part.map.curvature(part.of(point.vector), basis, gradient)

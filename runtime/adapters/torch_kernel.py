@@ -80,7 +80,7 @@ class Kernel:
                 arrays.append(tensor.detach())
             else:
                 array = tensor.numpy()
-                arrays.append(array if array.ndim else array[()])
+                arrays.append(array if array.ndim else array[()])  # kernels take numbers for rank 0
         return self.interface.grouped(self.kind, arrays) if self._takes_tuple else arrays
 
     def fake(self, *tensors: Tensor) -> Any:

@@ -112,7 +112,7 @@ class Algebra(Steps):
         return left, right
 
     def product(self, sign: Token, left: Value, right: Value) -> Value:
-        """The matrix product; a column is n by 1, a row 1 by n."""
+        """Multiply matrices and vectors; a column is n by 1, a row 1 by n."""
         if not (left.rank and right.rank):
             return self.broadcast(sign, operator.mul, left, right)
         if (left.kind, right.kind) in _PRODUCT_HINTS and (left.loose or right.loose):
@@ -237,7 +237,7 @@ class Algebra(Steps):
         return self.error(message, value.span)
 
     def sides(self, value: Value) -> tuple[Dimension, Dimension]:
-        """The numbers of rows and columns of a block."""
+        """Return the numbers of rows and columns of a block."""
         if value.rank > 2:
             raise self.error(f"{self.describe(value)} is no block", value.span)
         if value.rank == 2:

@@ -28,7 +28,7 @@ def text_function(text: str, dims: str, wrt: Sequence[str] = (), name: str = NAM
 
 
 def input_names(text: str) -> list[str]:
-    """The names of the inputs of a text, in order; empty for a text with an error."""
+    """List the names of the inputs of a text, in order; empty for a text with an error."""
     outputs: list[str] = []
     names: list[str] = []
     try:

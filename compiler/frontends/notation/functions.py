@@ -155,7 +155,7 @@ def shapes(signature: str) -> tuple[Shapes, ...]:
 
 
 def names() -> list[str]:
-    """All predefined names, which inputs and sizes cannot have."""
+    """List all predefined names, which inputs and sizes cannot have."""
     return sorted({*ROWS, *SPECIAL, *DERIVATIVES, *UNSIZED, *_recorded()})
 
 
@@ -165,7 +165,7 @@ def is_name(name: str) -> bool:
 
 
 def _numbered(name: str) -> Row | None:
-    """The row of a singular value sigma_k, of which sigma_1 is the largest; None for another
+    """Return the row of a singular value sigma_k, of which sigma_1 is the largest; None for another
     name."""
     stem, _, number = name.rpartition("_")
     if stem != "sigma" or not number.isdecimal() or not number.isascii() or int(number) == 0:
@@ -174,7 +174,7 @@ def _numbered(name: str) -> Row | None:
 
 
 def rule(name: str) -> Rule:
-    """The rule of a name that is none of SPECIAL, DERIVATIVES and UNSIZED."""
+    """Return the rule of a name that is none of SPECIAL, DERIVATIVES and UNSIZED."""
     recorded = _recorded()
     row = ROWS.get(name) or _numbered(name)
     if row is None:
@@ -191,7 +191,7 @@ def rule(name: str) -> Rule:
 
 
 def _recorded() -> dict[str, Rule]:
-    """The rules of operations with names of the notation in their records."""
+    """Collect the rules of operations with names of the notation in their records."""
     rules = {}
     for operation in OPERATIONS.values():
         choice = tuple(

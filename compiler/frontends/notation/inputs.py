@@ -26,7 +26,7 @@ MAX_POINTS = 1000
 
 
 def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.Expr]]:
-    """The inputs by name, and the sizes in their shapes by name. Raises NotationError for a name
+    """Return the inputs, and the sizes in their shapes, by name. Raises NotationError for a name
     that is predefined, and for invalid sizes."""
     inputs = {name: declare_input(name, text) for name, text in dims.items()}
     sizes: dict[str, sympy.Expr] = {}
@@ -56,7 +56,7 @@ def declare_input(name: str, text: str) -> Array:
     parser = Parser(source)
     structure = "general"
     if parser.tokens[-2:-1] and parser.tokens[-2].text in ir.STRUCTURES:
-        structure = parser.tokens.pop(-2).text
+        structure = parser.tokens.pop(-2).text  # the last word: behind it is the end of the text
     shape = []
     while parser.token.kind != "end":
         shape.append(_size(source, parser.expression()))
@@ -96,7 +96,7 @@ def _is_integer(size: sympy.Expr) -> bool:
 
 
 def _names(source: Source, tree: Tree) -> list[str]:
-    """The names in the expression of a size. Raises NotationError for one that cannot name a
+    """List the names in the expression of a size. Raises NotationError for one that cannot name a
     size."""
     names = []
     for token in Parser(source).tokens:

@@ -169,8 +169,8 @@ class Loops(Algebra, ABC):
         return replace(value, span=tree.span, step=step)
 
     def call_scan(self, tree: syntax.Call) -> Value:
-        """All states of a loop, the start included, or the values of another equation of its step:
-        of its first equation."""
+        """Read a loop: its value is that of the first equation. For a state these are all states,
+        the start included, otherwise the values in all steps."""
         clauses = recursion(self.source, tree)
         starts = {name: self.read(value) for name, value in clauses.starts.items()}
         sequences = {name: self.read(value) for name, value in clauses.sequences.items()}

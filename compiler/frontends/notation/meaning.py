@@ -51,7 +51,7 @@ class Meaning(Loops):
         self.used: set[str] = set()
 
     def read(self, tree: syntax.Tree) -> Value:
-        """The value of a tree. Raises NotationError."""
+        """Return the value of a tree. Raises NotationError."""
         match tree:
             case syntax.Number():
                 return self.number(tree.span, tree.value)
@@ -80,7 +80,7 @@ class Meaning(Loops):
         raise TypeError(f"no meaning for {tree!r}")
 
     def name(self, tree: syntax.Name) -> Value:
-        """The value of a name: of a loop around it, an input, a size or number, `eye` or `ones`."""
+        """Look up a name: of a loop around it, an input, a size or number, `eye` or `ones`."""
         name = tree.name
         if name in self.bound:
             return self.bound_value(tree)
@@ -148,8 +148,8 @@ class Meaning(Loops):
         return self.apply(tree.span, abs, value)
 
     def norm(self, span: Span, value: Value, kind: str, inner: str) -> Value:
-        """The norm of a value in bars. kind: the subscript, which a matrix needs. inner: the text in
-        the bars, for errors."""
+        """Return the norm of a value in bars. kind: the subscript, which a matrix needs. inner: the
+        text in the bars, for errors."""
         name = NORMS.get((value.rank, kind))
         if name is None:
             choices = {
@@ -185,7 +185,7 @@ class Meaning(Loops):
         return replace(value, row=operand.row and vector, loose=operand.rank > 1 and vector)
 
     def positions(self, tree: syntax.Indexed) -> Value | None:
-        """The vector that is the single index, None for other indices."""
+        """Return the vector that is the single index, None for other indices."""
         first, *others = tree.indices
         if others or isinstance(first, syntax.Slice):
             return None
@@ -193,7 +193,7 @@ class Meaning(Loops):
         return value if value.rank == 1 else None
 
     def index(self, tree: syntax.Tree) -> Any:
-        """An index as Python has it: an integer, arithmetic of sizes, or a slice of these."""
+        """Convert an index to Python's: an integer, arithmetic of sizes, or a slice of these."""
         if isinstance(tree, syntax.Slice):
             parts = (tree.start, tree.stop, tree.step)
             return slice(*(None if part is None else self.index(part) for part in parts))
@@ -295,7 +295,7 @@ class Meaning(Loops):
         return self.error(message, value.span)
 
     def derivative(self, tree: syntax.Call) -> Value:
-        """The derivative of an expression by an input."""
+        """Differentiate an expression by an input."""
         name = tree.function.name
         expression, symbol = self.arguments(tree, 2)
         if not isinstance(tree.arguments[1], syntax.Name) or tree.arguments[1].name not in {
@@ -309,7 +309,7 @@ class Meaning(Loops):
         return Value(tree.span, step, shape)
 
     def call_max(self, tree: syntax.Call) -> Value:
-        """The larger or, as `call_min`, the smaller of two values, entry by entry."""
+        """Take the larger or, as `call_min`, the smaller of two values, entry by entry."""
         function = library.maximum if tree.function.name == "max" else library.minimum
         left, right = self.arguments(tree, 2)
         place = Token(tree.function.name, tree.function.name, tree.function.span)
@@ -339,7 +339,8 @@ class Meaning(Loops):
         return replace(product, span=Span(matrix.span.start, right.span.stop))
 
     def call_pinv(self, tree: syntax.Call) -> Value:
-        """The pseudoinverse of a matrix of full rank, or of the rank in the second argument."""
+        """Return the pseudoinverse of a matrix of full rank, or of the rank in the second
+        argument."""
         matrix, *ranks = self.arguments(tree, max(1, min(2, len(tree.arguments))))
         self.match_shapes(tree.function.name, [matrix], functions.shapes("p k"))
         if not ranks:

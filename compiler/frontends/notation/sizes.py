@@ -46,7 +46,7 @@ class Sizes:
         return any(_unknowns(size) for size in self.known(shape))
 
     def shown(self, size: Dimension) -> str:
-        """The text of a size in error messages."""
+        """Write a size in error messages."""
         (value,) = self.known((size,))
         return "?" if _unknowns(value) else str(value)
 
@@ -84,7 +84,7 @@ class Sizes:
             if factor == 0 or unknown in remainder.free_symbols:
                 continue
             if not (is_unit or is_only_unknown):
-                continue
+                continue  # 2 a + 3 b = 12 determines neither a nor b
             value = sympy.expand(sympy.cancel(-remainder / factor))
             if value.is_polynomial() and value.is_positive and (is_unit or value.is_integer):
                 replacement = {unknown: value}

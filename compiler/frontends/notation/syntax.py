@@ -123,7 +123,7 @@ class Block(Tree):
 
 
 def is_transpose_sign(sign: Token, operand: Tree) -> bool:
-    """Whether ^ and its exponent are written as the transpose A^T, unless T is an input."""
+    """Return whether ^ and its exponent are written as the transpose A^T, unless T is an input."""
     return sign.kind == "^" and isinstance(operand, Name) and operand.name == "T"
 
 
@@ -161,7 +161,7 @@ class Parser:
         return tree
 
     def trailing(self) -> NotationError:
-        """The error for a token after a complete expression."""
+        """Make the error for a token after a complete expression."""
         kind = self.token.kind
         if kind in (")", "]", "|", "||"):
             message = f"{self.token.shown} closes nothing"
@@ -326,7 +326,7 @@ def _span(begin: Tree, end: Tree) -> Span:
 
 
 def _with_span(tree: Tree, span: Span) -> Tree:
-    """The tree with another span, such as one that includes its brackets."""
+    """Copy a tree with another span, such as one that includes its brackets."""
     return type(tree)(**{**vars(tree), "span": span})
 
 
@@ -336,5 +336,5 @@ def _number(text: str) -> sympy.Expr:
 
 
 def parse_tree(source: Source) -> Tree:
-    """The tree of a text. Raises NotationError."""
+    """Parse a text to its tree. Raises NotationError."""
     return Parser(source).parse()

@@ -31,8 +31,8 @@ class Source:
     title: str = ""
 
     def error(self, message: str, span: Span) -> NotationError:
-        """An error with the message, the line of the place (part of a long one), and carets under
-        it."""
+        """Make an error with the message, the line of the place (part of a long one), and carets
+        under it."""
         begin = max(self.text.rfind("\n", 0, span.start) + 1, span.start - CONTEXT_CHARACTERS)
         line = self.text[begin:].partition("\n")[0][: 2 * CONTEXT_CHARACTERS]
         count = max(1, min(span.stop, begin + len(line)) - span.start)

@@ -99,7 +99,7 @@ class Steps:
         return Value(span, self.add_step(span, function, *operands), shape)
 
     def number(self, span: Span, value: sympy.Expr) -> Value:
-        """The value of a number, or of an expression of numbers and sizes."""
+        """Record a number, or an expression of numbers and sizes."""
         if not (value.is_finite and value.is_real):
             raise self.error(f"this is {value}, which is no real number", span)
         if value.is_number and abs(value) > MAX_FLOAT:
@@ -148,5 +148,5 @@ class Steps:
 
 
 def constant(value: sympy.Expr) -> Array:
-    """A number as an array."""
+    """Convert a number to an array."""
     return Array(full(value))
