@@ -224,9 +224,9 @@ class _Expression:
         if isinstance(symbol, str):
             text, candidates = shown(symbol), [leaf for leaf in present if leaf.name == symbol]
         else:
-            node = argument_node(f"{self.function}: the symbol to differentiate by", symbol)
-            text = declared_text(node) if isinstance(node, Leaf) else operand_text(node)
-            candidates = [leaf for leaf in present if _means(node, leaf)]
+            target = argument_node(f"{self.function}: the symbol to differentiate by", symbol)
+            text = declared_text(target) if isinstance(target, Leaf) else operand_text(target)
+            candidates = [leaf for leaf in present if _means(target, leaf)]
         if not candidates:
             names = ", ".join(map(declared_text, present)) or "none"
             raise DeclarationError(

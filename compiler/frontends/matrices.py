@@ -60,12 +60,12 @@ def funm(matrix: Any, function: Any) -> Array:
     """A scalar function of a square matrix, as `scipy.linalg.funm`; the arguments may be given in
     either order.
 
-    function: a SymPy expression of one symbol, or a callable that makes one of a SymPy symbol, such
-    as `sympy.exp` or `lambda x: x / (1 + dx.exp(-x))`. It is composed of sums, products, powers,
-    exp, log, sin, cos, tan, tanh, abs, sign and functions that SymPy rewrites by these (sinh,
-    atanh, ...), so that eigenvalues may be repeated in every derivative. LinAlgError where one of
-    the parts is not defined. Other functions require a matrix that is symmetric by construction:
-    they apply to its eigenvalues, and derivatives use divided differences, right also for repeated
+    function: a SymPy expression of one symbol, or a callable of a symbol, such as `sympy.exp`,
+    `np.exp` or `lambda x: x / (1 + dx.exp(-x))`. It is composed of sums, products, powers, exp,
+    log, sin, cos, tan, tanh, abs, sign and functions that SymPy rewrites by these (sinh, atanh,
+    ...), so that eigenvalues may be repeated in every derivative. LinAlgError where one of the
+    parts is not defined. Other functions require a matrix that is symmetric by construction: they
+    apply to its eigenvalues, and derivatives use divided differences, right also for repeated
     eigenvalues. Raises UnsupportedError for other matrices."""
     if _is_function(matrix) and not _is_function(function):
         matrix, function = function, matrix

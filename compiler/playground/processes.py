@@ -52,8 +52,8 @@ class Processes:
             self._forked.set_forkserver_preload([_PRELOADED])
 
     def start(self) -> None:
-        """Start the process whose forks answer, with no threads of BLAS in it: a fork has only the
-        thread that forks, and waits forever for the others."""
+        """Start the process whose forks answer, without threads of BLAS: a fork has only the thread
+        that forked, and would wait for the others without end."""
         if self._forked is not self._spawned:
             names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
             before = {name: os.environ.get(name) for name in names}
