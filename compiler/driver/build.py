@@ -429,8 +429,8 @@ def _require_passed(reports: Iterable[Report]) -> None:
 def _foreign_files(directory: Path, texts: Iterable[str]) -> list[str]:
     """List the files that a build would overwrite although derivatrix did not write them."""
     names = [name for name in (*texts, *CERTIFICATE) if os.path.lexists(directory / name)]
-    own = own_files(directory, names)
-    return [name for name in names if name not in own]
+    own_names = own_files(directory, names)
+    return [name for name in names if name not in own_names]
 
 
 def _require_own_files(directory: Path, texts: Iterable[str]) -> None:
@@ -465,8 +465,8 @@ def _obsolete_files(directory: Path, texts: Iterable[str]) -> list[str]:
     beside = [name for module in modules for name in (f"{FORMULAS}/{module}", f"{module}i")]
     beside = [name for name in beside if (directory / name).exists()]
     old = [*modules, *beside, *support_files(directory)]
-    own = own_files(directory, old)
-    return [name for name in old if name in own and name not in set(texts)]
+    own_names = own_files(directory, old)
+    return [name for name in old if name in own_names and name not in set(texts)]
 
 
 def _unknown_files(directory: Path, texts: Container[str]) -> list[str]:
@@ -516,16 +516,16 @@ def _install(
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         contents = {name: (temporary / name).read_bytes() for name in files}
         written = [name for name, data in contents.items() if _state(directory / name, data)]
-        moved = [name for name in written if name != SUPPORT]
+        files_to_move = [name for name in written if name != SUPPORT]
         machine_code = _machine_code_files(temporary)
-        for name in (*moved, *machine_code, SUPPORT):
+        for name in (*files_to_move, *machine_code, SUPPORT):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
             _disable(directory, temporary, package.texts)
-            moved.append(SUPPORT)  # makes the package importable again, so it is the last
+            files_to_move.append(SUPPORT)  # makes the package importable again, so it is the last
         for name in removed:  # before the moves: their names may differ in case only
             (directory / name).unlink()
-        for name in moved:
+        for name in files_to_move:
             os.replace(temporary / name, directory / name)
             _remove_cached_code(directory / name)
         for name in machine_code:

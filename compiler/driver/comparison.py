@@ -107,8 +107,8 @@ def _is_derivative(
     step = sampling.tangential(interface.input(name).structure, values[name], tangent)
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
-        moved = {**values, name: np.asarray(values[name] + distance * step)}
-        return (_interpret(original.expression, moved, point),)
+        moved_values = {**values, name: np.asarray(values[name] + distance * step)}
+        return (_interpret(original.expression, moved_values, point),)
 
     try:
         (estimate,) = differentiate(line, line(0.0), float(np.linalg.norm(step)))
@@ -170,8 +170,8 @@ def _declared_value(interface: ModuleInterface, text: Text, point: Point) -> Arr
     """Evaluate the text at a point; raises OutOfDomain if the value depends on rounding."""
     shape = interface.shape("value", "", point.sizes)
     value = text({**point.sizes, **point.values}, shape)
-    moved = {name: np.asarray(array * (1 + PERTURBATION)) for name, array in point.values.items()}
-    change = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)
+    inputs = {name: np.asarray(array * (1 + PERTURBATION)) for name, array in point.values.items()}
+    change = np.abs(text({**point.sizes, **inputs}, shape) - value).max(initial=0.0)
     if change > VALUE_TOLERANCE * np.abs(value).max(initial=1.0):
         raise OutOfDomain("the value is not determined by the point")
     return value

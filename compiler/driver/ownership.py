@@ -32,9 +32,9 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
     package or its certificate lists it and another file has a mark. A damaged certificate.json is
     recognised by certificate.md, or, if it is no JSON, by the package.
     """
-    wanted = {*names}
+    requested = {*names}
     listed = {PACKAGE, SUPPORT, TYPED, *CERTIFICATE, *_listed_files(directory)}
-    contents = {name: _read(directory / name) for name in wanted | listed}
+    contents = {name: _read(directory / name) for name in requested | listed}
     texts = {name: text for name, text in contents.items() if text is not None}
     marked = {name for name, text in texts.items() if _has_mark(name, text)}
     if marked & {PACKAGE, SUPPORT}:
@@ -45,7 +45,7 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
         marked.add(JSON)
     empty = {name for name, text in texts.items() if name in listed and not text.strip(_BLANK)}
     # without any mark the directory is not derivatrix's, and an empty file is the user's
-    return wanted & (marked | empty if marked else marked)
+    return requested & (marked | empty if marked else marked)
 
 
 def published(directory: Path) -> list[str]:

@@ -136,9 +136,9 @@ def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) 
                 "choose another directory. Nothing was written."
             )
     listed = [name for name in listed if name.casefold() not in new]
-    others = [name for name in listed if recorded.get(name, "") not in built]
-    files = own_files(directory, [f"{name}.py" for name in others])
-    return [_read_module(directory, name) for name in others if f"{name}.py" in files]
+    other_names = [name for name in listed if recorded.get(name, "") not in built]
+    files = own_files(directory, [f"{name}.py" for name in other_names])
+    return [_read_module(directory, name) for name in other_names if f"{name}.py" in files]
 
 
 def is_current(module: Generated) -> bool:
@@ -147,12 +147,12 @@ def is_current(module: Generated) -> bool:
 
 
 def _read_module(directory: Path, name: str) -> Generated:
-    def read(file: str) -> str:
+    def text_of(file: str) -> str:
         return (directory / file).read_bytes().decode()
 
     try:
-        text, types = read(f"{name}.py"), read(f"{name}.pyi")
-        data = read(f"_formulas/{name}.py")
+        text, types = text_of(f"{name}.py"), text_of(f"{name}.pyi")
+        data = text_of(f"_formulas/{name}.py")
     except (OSError, UnicodeDecodeError) as error:
         raise BuildError(
             f"{directory}: {name}.py, its types or its data, which come from another function "

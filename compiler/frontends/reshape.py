@@ -155,21 +155,21 @@ def _require_matrix(name: str, array: Any) -> Array:
 
 def kron(left: Any, right: Any) -> Array:
     """The Kronecker product; axis by axis, as NumPy's `kron`."""
-    first, second = asarray(left), asarray(right)
-    rank = max(first.ndim, second.ndim)
+    a, b = asarray(left), asarray(right)
+    rank = max(a.ndim, b.ndim)
     factors: list[Any] = []
     output: list[Label] = [("k", axis) for axis in range(rank)]
     labels: dict[str, list[Label]] = {"a": [], "b": []}
     for axis in range(rank):
-        axes = {"a": axis - (rank - first.ndim), "b": axis - (rank - second.ndim)}
+        axes = {"a": axis - (rank - a.ndim), "b": axis - (rank - b.ndim)}
         if axes["a"] < 0 or axes["b"] < 0:
             labels["b" if axes["a"] < 0 else "a"].append(output[axis])
             continue
-        merge = Reshape(first.node.shape[axes["a"]], second.node.shape[axes["b"]])
+        merge = Reshape(a.node.shape[axes["a"]], b.node.shape[axes["b"]])
         factors.append((merge, (output[axis], ("a", axis), ("b", axis))))
         labels["a"].append(("a", axis))
         labels["b"].append(("b", axis))
-    return Array(einsum([(first.node, labels["a"]), (second.node, labels["b"]), *factors], output))
+    return Array(einsum([(a.node, labels["a"]), (b.node, labels["b"]), *factors], output))
 
 
 def take(array: Any, indices: Any, axis: int | None = None) -> Array:

@@ -44,7 +44,7 @@ def package_steps(function: Function) -> Iterator[str | bytes]:
     folder = Path("generated")
 
     def work(say: Callable[[str], None]) -> BuildResult:
-        return build(function, folder, progress=lambda text, done, total: say(text), jobs=1)
+        return build(function, folder, progress=lambda text, finished, total: say(text), jobs=1)
 
     for step in _progress_and_result(work):
         if isinstance(step, str):

@@ -129,10 +129,10 @@ def _exit_error(process: BaseProcess, limits: Limits) -> bytes:
     process.join(5)
     code = process.exitcode or 0
     if code < 0:
-        how = f"its process was ended by {signal.Signals(-code).name}"
-        return _error("Killed", f"{how}; it may have {limits.memory:g} GiB of memory")
-    how = f"its process ended with status {code}"
-    return _error("Crash", f"{how}: a fault of derivatrix's own; the terminal shows where")
+        outcome = f"its process was ended by {signal.Signals(-code).name}"
+        return _error("Killed", f"{outcome}; it may have {limits.memory:g} GiB of memory")
+    outcome = f"its process ended with status {code}"
+    return _error("Crash", f"{outcome}: a fault of derivatrix's own; the terminal shows where")
 
 
 def _error(kind: str, text: str) -> bytes:

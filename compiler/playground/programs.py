@@ -92,8 +92,8 @@ def programs(name: str, text: str, inputs: Sequence[str]) -> dict[str, str]:
     "jax" and "torch" where they have all that the text calls. inputs: the first parameters, as far
     as the text reads them."""
     tree = parse_python(text, mode="eval").body
-    read = _names_read(text)
-    parameters = [x for x in inputs if x in read] + [x for x in read if x not in inputs]
+    names_read = _names_read(text)
+    parameters = [x for x in inputs if x in names_read] + [x for x in names_read if x not in inputs]
     head = f"def {name}({', '.join(parameters)}):"
     parts = _lines(tree)
     libraries = [f"import {library}" for library in ("numpy as np", "scipy")]
@@ -116,8 +116,8 @@ def _lines(tree: ast.expr) -> list[tuple[str, ast.expr]]:
     *definitions, result = tree.value.elts
     if not all(isinstance(definition, ast.NamedExpr) for definition in definitions):
         return [("return ", tree)]
-    named = [part for part in definitions if isinstance(part, ast.NamedExpr)]
-    return [*((f"{part.target.id} = ", part.value) for part in named), ("return ", result)]
+    assignments = [part for part in definitions if isinstance(part, ast.NamedExpr)]
+    return [*((f"{part.target.id} = ", part.value) for part in assignments), ("return ", result)]
 
 
 def _source(text: str, tree: ast.expr) -> str:

@@ -117,11 +117,12 @@ def application(
         except (DeclarationError, ShapeError) as error:
             return _refusal(str(error), 400, type(error).__name__)
         answers = processes.answers(name, fields, request.is_disconnected)
-        first = await anext(answers, b"")
-        if first.startswith(b'{"error"') and json.loads(first)["error"] in DECLARATION_ERRORS:
+        first_answer = await anext(answers, b"")
+        is_error = first_answer.startswith(b'{"error"')
+        if is_error and json.loads(first_answer)["error"] in DECLARATION_ERRORS:
             await answers.aclose()
-            return Response(first, 400, media_type="application/json")
-        return StreamingResponse(_chained(first, answers), media_type="application/x-ndjson")
+            return Response(first_answer, 400, media_type="application/json")
+        return StreamingResponse(_chained(first_answer, answers), media_type="application/x-ndjson")
 
     app = Starlette(
         routes=[
@@ -149,11 +150,11 @@ def _refusal(text: str, status: int, kind: str = "Refused") -> Response:
     return JSONResponse({"error": kind, "text": text}, status)
 
 
-async def _chained(first: bytes, answers: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+async def _chained(first_answer: bytes, answers: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
     """Chain the first answer and the others, which are closed together with the response: this ends
     their process when a client goes."""
     async with aclosing(answers):
-        yield first
+        yield first_answer
         async for answer in answers:
             yield answer
 

@@ -82,20 +82,21 @@ class _Call:
                 f"{self.name}: takes {len(expected)} arrays ({', '.join(expected)}), "
                 f"not {len(arrays)}"
             )
-        known = {
+        array_of_name = {
             name: self._array(name, array)
             for name, array in zip(expected, arrays, strict=True)
             if array is not None or not name.startswith("cotangent_")
         }
-        shapes = {name: array.shape for name, array in known.items()}
+        shapes = {name: array.shape for name, array in array_of_name.items()}
         self._require_shapes(shapes)
-        samples = batch_axes(self.interface, {name: expected[name] for name in known}, shapes)
+        entries = {name: expected[name] for name in array_of_name}
+        samples = batch_axes(self.interface, entries, shapes)
         count = len(samples)
         self.samples = tuple(f"samples {axis}" for axis in range(count))
-        self.dtype = np.dtype(float_type(known.values()))
+        self.dtype = np.dtype(float_type(array_of_name.values()))
         arguments = {
-            name: known[name]
-            if name in known
+            name: array_of_name[name]
+            if name in array_of_name
             else self.dask.zeros(samples + entry.core(self.sizes), self.dtype, chunks=-1)
             for name, entry in expected.items()
         }

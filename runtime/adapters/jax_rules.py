@@ -92,11 +92,11 @@ def transpose(cotangents: Arrays, *arrays: Any, calls: Calls, kind: str) -> list
         results = _transpose_hvp(inputs, cotangents, calls)
     else:
         results = calls({"jvp": "vjp", "vjp": "jvp"}[kind], *inputs, *cotangents)
-    wanted = [
+    results = [
         result if ad.is_undefined_primal(argument) else None
         for argument, result in zip(arrays[start:], results, strict=False)
     ]
-    return [None] * start + wanted + [None] * (len(arrays) - start - len(wanted))
+    return [None] * start + results + [None] * (len(arrays) - start - len(results))
 
 
 def _transpose_hvp(inputs: Arrays, cotangents: Arrays, calls: Calls) -> list[Any]:

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.sharding import NamedSharding, PartitionSpec
 
 HasBatch = Sequence[bool]
-"""Whether arrays have the batch axis, which is their first."""
+"""For each array, whether it has the batch axis, which is its first."""
 
 
 def require_devices(primitive: Primitive) -> None:
@@ -69,8 +69,8 @@ def by_shards(
             ", ".join(map(mapping, arrays, has_batch))
             for arrays, has_batch in ((arguments, argument_has_batch), (results, result_has_batch))
         ]
-        whole = tuple(f"axis{number}" for number in range(next(numbers)))
-        return " -> ".join(sides), {"need_replication_factors": whole}
+        undivided = tuple(f"axis{number}" for number in range(next(numbers)))
+        return " -> ".join(sides), {"need_replication_factors": undivided}
 
     if not any(argument_has_batch):
         return call

@@ -23,7 +23,7 @@ class General:
 
     linear = True
     has_centre = True
-    """Whether φ(0) is fixed."""
+    """True if φ(0) is fixed."""
     boundary = "is on the boundary"
     """Description of the arrays of the structure that no θ gives."""
 

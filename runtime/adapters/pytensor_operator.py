@@ -150,7 +150,7 @@ class GeneratedOp(Op):
             by_wrt = [value * gradient for gradient in outputs[1:]]
             if any(map(_is_connected, cotangents[1:])):
                 products = self._outputs("hvp", point, directions)
-                by_wrt = [first + second for first, second in zip(by_wrt, products, strict=True)]
+                by_wrt = [term + product for term, product in zip(by_wrt, products, strict=True)]
         else:
             transposed = {"vjp": "jvp", "jvp": "vjp", "hvp": "hvp"}[self.kind]
             linear, cotangents = inputs[count:], _with_zeros(cotangents, outputs)
@@ -185,7 +185,7 @@ class GeneratedOp(Op):
             if any(map(_is_connected, by_inputs)):
                 directions = _with_zeros(by_inputs, [inputs[position] for position in self.curved])
                 products = self._second_outputs(self.kind, point, directions, linear)
-                results = [first + second for first, second in zip(results, products, strict=True)]
+                results = [term + product for term, product in zip(results, products, strict=True)]
             return results
         wrt = [inputs[position] for position in self.wrt]
         directions = _with_zeros([tangents[position] for position in self.wrt], wrt)

@@ -44,8 +44,9 @@ class Objective:
         self._evaluation: tuple[Array, float, dict[str, Array]] | None = None
 
     def __repr__(self) -> str:
-        fixed = f", with {', '.join(self._inputs.fixed)} given" if self._inputs.fixed else ""
-        return f"<objective {self.name} of {', '.join(self._inputs.names)}{fixed}>"
+        names = ", ".join(self._inputs.fixed)
+        given = f", with {names} given" if names else ""
+        return f"<objective {self.name} of {', '.join(self._inputs.names)}{given}>"
 
     def pack(self, values: Any = None, /, **named: Any) -> Array:
         """Return the vector of the free inputs' arrays: by name, or a mapping from names, a tuple

@@ -182,9 +182,9 @@ class Inputs:
         if wrt is None:
             wrt = [name for name in differentiable if name not in fixed]
         names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
-        both = [name for name in names if name in fixed]
-        if not names or len({*names}) < len(names) or both:
-            values = f", with values for {', '.join(both)}" if both else ""
+        free_and_fixed = [name for name in names if name in fixed]
+        if not names or len({*names}) < len(names) or free_and_fixed:
+            values = f", with values for {', '.join(free_and_fixed)}" if free_and_fixed else ""
             raise self._error(
                 f"objective: wrt is {names}{values}; name one or more inputs, each once, and none "
                 "that has a value"
@@ -219,8 +219,8 @@ class Inputs:
             parametrisation = part.map.centred(array)
             with np.errstate(invalid="ignore", divide="ignore"):
                 free = parametrisation.free(array)
-                again = parametrisation.array(free)
-            is_member = np.isfinite(free).all() and np.allclose(again, array, 1e-6, 1e-12)
+                reconstructed = parametrisation.array(free)
+            is_member = np.isfinite(free).all() and np.allclose(reconstructed, array, 1e-6, 1e-12)
         except np.linalg.LinAlgError:
             is_member = False
         if not is_member:

@@ -39,20 +39,19 @@ def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
     disagree."""
     sizes: dict[str, int] = {}
     axes: list[tuple[Input, str, int]] = []
-    for entry in interface.inputs:
-        if entry.name in shapes:
-            shape = shapes[entry.name]
-            count = len(shape) - len(entry.shape)
-            if count < 0 or (count > 0 and not entry.batched):
-                raise _shape_error(interface, entry, shape, sizes)
-            core = zip(entry.shape, shape[count:], strict=True)
-            axes += [(entry, text, length) for text, length in core]
+    entries = {entry.name: entry for entry in interface.inputs if entry.name in shapes}
+    for name, entry in entries.items():
+        count = len(shapes[name]) - len(entry.shape)
+        if count < 0 or (count > 0 and not entry.batched):
+            raise _shape_error(interface, entry, shapes[name], sizes)
+        core = zip(entry.shape, shapes[name][count:], strict=True)
+        axes += [(entry, text, length) for text, length in core]
     for _, text, length in axes:
         if text.isidentifier():
             sizes.setdefault(text, length)
-    count = -1
-    while count < len(sizes):  # a new size may leave a single unknown one in an earlier text
-        count = len(sizes)
+    size_count = -1
+    while size_count < len(sizes):  # a new size may leave a single unknown one in an earlier text
+        size_count = len(sizes)
         for _, text, length in axes:
             unknown = [name for name in names_in(text) if name not in sizes]
             if len(unknown) == 1:
@@ -61,7 +60,6 @@ def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
         is_known = all(name in sizes for name in names_in(text))
         if is_known and shape_at((text,), sizes) != (length,):
             raise _shape_error(interface, entry, shapes[entry.name], sizes)
-    entries = {entry.name: entry for entry in interface.inputs if entry.name in shapes}
     if any(entry.batched for entry in entries.values()):
         sizes[BATCH] = prod(batch_axes(interface, entries, shapes))
     return sizes

@@ -47,8 +47,8 @@ class Kernel:
     def broadcast(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Expand the arguments that have batch axes to the axes of all of them."""
         ranks = self.sample_ranks
-        first, *others = [t.shape[: t.ndim - ranks[i]] for i, t in enumerate(tensors) if i in ranks]
-        if all(axes == first for axes in others):
+        batch_shapes = [t.shape[: t.ndim - ranks[i]] for i, t in enumerate(tensors) if i in ranks]
+        if all(axes == batch_shapes[0] for axes in batch_shapes[1:]):
             return tensors
         shapes = {name: t.shape for name, t in zip(self.parameters, tensors, strict=True)}
         axes = batch_axes(self.interface, self.parameters, shapes)
@@ -72,7 +72,7 @@ class Kernel:
         take."""
         arrays: list[Any] = []
         for tensor in tensors:
-            # written out, not `_takes`: this is the hot path of a call
+            # written out, not `_accepts`: this is the hot path of a call
             is_here = tensor.is_cuda if self._on_device else tensor.is_cpu
             if not is_here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
                 raise self._error(tensors)
@@ -87,7 +87,7 @@ class Kernel:
         """Return empty tensors of the shapes and types of a call's results.
 
         Raises ShapeError if the inputs' shapes disagree."""
-        if not all(map(self._takes, tensors)):
+        if not all(map(self._accepts, tensors)):
             raise self._error(tensors)
         shapes = {name: t.shape for name, t in zip(self.parameters, tensors, strict=True)}
         sizes = sizes_of(self.interface, shapes)
@@ -101,14 +101,14 @@ class Kernel:
             results.append(tensors[0].new_empty(shape, dtype=dtype))
         return results[0] if self.count == 1 else tuple(results)
 
-    def _takes(self, tensor: Tensor) -> bool:
+    def _accepts(self, tensor: Tensor) -> bool:
         is_here = tensor.is_cuda if self._on_device else tensor.is_cpu
         return (is_here or tensor.is_meta) and tensor.dtype in REAL and tensor.layout is STRIDED
 
     def _error(self, tensors: tuple[Tensor, ...]) -> UnsupportedError:
         """Make the error for the first tensor that the module does not take."""
         pairs = zip(self.parameters, tensors, strict=True)
-        name, tensor = next(pair for pair in pairs if not self._takes(pair[1]))
+        name, tensor = next(pair for pair in pairs if not self._accepts(pair[1]))
         if tensor.dtype not in REAL:
             problem = (
                 f"of {tensor.dtype}; expected torch.float64 or torch.float32, as of .double() or "

@@ -21,7 +21,7 @@ def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tu
     """Call an operator for stacks of samples along `in_dims`: the operator with batch axes if that
     gives the same, else this one sample by sample. Return the results and their batch axes."""
     size, count = info.batch_size, operator.kernel.count
-    moved = [
+    samples_first = [
         tensor if dim is None else tensor.movedim(dim, 0)
         for tensor, dim in zip(tensors, in_dims, strict=True)
     ]
@@ -36,14 +36,14 @@ def vmap(operator: Dispatched, info: Any, in_dims: Dims, *tensors: Tensor) -> tu
             tensor
             if dim is None
             else tensor.reshape(size, *[1] * (max(counts) - count), *tensor.shape[1:])
-            for count, dim, tensor in zip(counts, in_dims, moved, strict=True)
+            for count, dim, tensor in zip(counts, in_dims, samples_first, strict=True)
         )
         return batched.overload(*batched.kernel.broadcast(stacks)), out_dims
     if size == 0:
-        samples = _select(lambda stack: stack.new_empty(stack.shape[1:]), in_dims, moved)
+        samples = _select(lambda stack: stack.new_empty(stack.shape[1:]), in_dims, samples_first)
         results = [operator.kernel.fake(*samples)]
     else:
-        rows = (_select(itemgetter(row), in_dims, moved) for row in range(size))
+        rows = (_select(itemgetter(row), in_dims, samples_first) for row in range(size))
         results = [operator.overload(*samples) for samples in rows]
     if count == 1:
         return _stack(results, size), out_dims

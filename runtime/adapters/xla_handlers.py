@@ -1,8 +1,8 @@
 """Kernels as handlers of XLA's typed FFI: compiled functions that read XLA's call frame.
 
-The frame's layout is that of `xla/ffi/api/c_api.h` in `jax.ffi.include_dir()`; the fields read here
-are 64-bit words at the same offsets in all versions in `KNOWN`. Two rare tasks are left to Python:
-to answer which version a handler is for, and to make the message of an error.
+The frame's layout is that of `xla/ffi/api/c_api.h` in `jax.ffi.include_dir()`. The fields read here
+are 64-bit words at the same offsets in all KNOWN_VERSIONS. Two rare tasks are left to Python: to
+answer which version a handler is for, and to make the message of an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from derivatrix.runtime.interface import interface_of
 from derivatrix.templates.support.internals.functions import address_of
 from derivatrix.templates.support.internals.verification import called_with_buffers, word_at
 
-KNOWN = {minor << 32 for minor in (1, 2, 3)}
+KNOWN_VERSIONS = {minor << 32 for minor in (1, 2, 3)}
 """The versions 0.1, 0.2 and 0.3 of the FFI, as XLA writes them in a word."""
 OLDEST_VERSION = 1 << 32
 UNKNOWN_VERSION = -1
@@ -97,12 +97,7 @@ def _compiled_handler(
 
 
 class _ErrorArguments(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("extension", c_void_p),
-        ("message", c_char_p),
-        ("code", c_int),
-    )
+    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
 
 
 def _python_handler(
@@ -138,7 +133,7 @@ def _answer_version(frame: Any) -> None:
     version = OLDEST_VERSION
     if frame[FRAME_API]:
         version = _words(frame[FRAME_API], API_VERSION + 1)[API_VERSION]
-    if version not in KNOWN or frame[FRAME_SIZE] < FRAME_BYTES:
+    if version not in KNOWN_VERSIONS or frame[FRAME_SIZE] < FRAME_BYTES:
         version = UNKNOWN_VERSION
     extension = _words(frame[FRAME_EXTENSION], EXTENSION_METADATA + 1)
     metadata = _words(extension[EXTENSION_METADATA], METADATA_VERSION + 1)

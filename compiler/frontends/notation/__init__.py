@@ -46,8 +46,8 @@ def parse(text: str, /, **dims: str) -> Any:
             raise NotationError(f"{name!r} is assigned to, and names an input or output already")
         source = Source(expression)
         tree = parse_tree(source)
-        outputs[name], used = _interpret(source, tree, {**inputs, **outputs}, numbers)
-        names_used |= used
+        outputs[name], read_names = _interpret(source, tree, {**inputs, **outputs}, numbers)
+        names_used |= read_names
     for name in inputs:
         if name not in names_used:
             raise NotationError(f"the input {name!r} is declared and never used in {shown(text)}")

@@ -72,10 +72,9 @@ class Algebra(Steps):
         left, right = self.conformed(left, right, sign.span, COMPLAINTS[sign.kind])
         scalar, array = (right, left) if left.rank else (left, right)
         if sign.kind in "+-" and array.rank and not scalar.rank and scalar.literal is None:
-            name, other = (self.source.text[slice(*value.span)] for value in (scalar, array))
-            self.remarks.append(
-                f"{name} is a scalar, added to every entry of {other}, {self.describe(array)}"
-            )
+            scalar_text = self.source.text[slice(*scalar.span)]
+            place = f"every entry of {self.source.text[slice(*array.span)]}, {self.describe(array)}"
+            self.remarks.append(f"{scalar_text} is a scalar, added to {place}")
         return self.broadcast(sign, ARITHMETIC[sign.kind], left, right)
 
     def broadcast(

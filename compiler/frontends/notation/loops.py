@@ -106,7 +106,7 @@ def definitions(source: Source, clauses: Recursion) -> list[str]:
     names = [name for name in clauses.equations if name not in clauses.starts]
     # lists, not sets, whose order would differ between runs
     dependencies = {
-        name: [read for read in free_names(source, clauses.equations[name]) if read in names]
+        name: [n for n in free_names(source, clauses.equations[name]) if n in names]
         for name in names
     }
     try:

@@ -186,10 +186,10 @@ class Meaning(Loops):
 
     def positions(self, tree: syntax.Indexed) -> Value | None:
         """Return the vector that is the single index, None for other indices."""
-        first, *others = tree.indices
-        if others or isinstance(first, syntax.Slice):
+        index = tree.indices[0]
+        if len(tree.indices) > 1 or isinstance(index, syntax.Slice):
             return None
-        value = self.read(first)
+        value = self.read(index)
         return value if value.rank == 1 else None
 
     def index(self, tree: syntax.Tree) -> Any:

@@ -110,7 +110,7 @@ def test_xla_calls_kernels_itself_unless_told_otherwise(ours):
 
 
 def test_a_version_that_is_not_known_is_left_to_python(monkeypatch):
-    monkeypatch.setattr(xla_handlers, "KNOWN", set())
+    monkeypatch.setattr(xla_handlers, "KNOWN_VERSIONS", set())
     jax_calls._ffi_target.cache_clear()
     other = derivatrix.jax.function(dx.function("other", [X], X @ X - X))
     with pytest.warns(UserWarning, match="value is called through Python.*does not know"):
