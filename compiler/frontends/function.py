@@ -18,7 +18,7 @@ from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.frontends.arguments import require_one_meaning
 from derivatrix.compiler.frontends.call import call
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
-from derivatrix.compiler.frontends.scans import symbol_name
+from derivatrix.compiler.frontends.scans import require_symbol, symbol_name
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
@@ -402,7 +402,7 @@ def _check_outputs(function: Function) -> None:
 
 def _input(name: str, value: Any, expressions: Sequence[Node]) -> Leaf:
     """Return the leaf of an entry of `inputs`: a symbol, or the name of one in the expressions.
-    Raises DeclarationError for anything else."""
+    Raises DeclarationError for anything else, and for names that are reserved."""
     if isinstance(value, str):
         value = _symbol_called(name, value, expressions)
     if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
@@ -410,6 +410,7 @@ def _input(name: str, value: Any, expressions: Sequence[Node]) -> Leaf:
             raise DeclarationError(f"{name}: {value} is a dimension, not an input")
         node = asarray(value).node
         if isinstance(node, Leaf):
+            require_symbol(node, "an input")
             return Leaf(node.name, node.shape, node.structure)
     raise DeclarationError(
         f"{name}: {shown(value)} is no input; declare inputs with matrix, vector, scalar or tensor"
@@ -428,13 +429,12 @@ def _symbol_called(name: str, symbol: str, expressions: Sequence[Node]) -> Array
 
 
 def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
-    """Raise DeclarationError for no inputs, and for names that are reserved or used twice."""
+    """Raise DeclarationError for no inputs, and for names that are taken or used twice."""
     if not leaves:
         raise DeclarationError(f"{name}: a function needs at least one input")
     names: set[str] = set()
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     for leaf in leaves:
-        require_variable(leaf.name, "an input")
         if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "cotangent_", "out_")):
             raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
         if leaf.name in names:

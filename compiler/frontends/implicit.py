@@ -11,9 +11,9 @@ from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.frontends.arguments import require_one_meaning
 from derivatrix.compiler.frontends.equation import entry_count, packed, root_operation, unpacked
+from derivatrix.compiler.frontends.scans import require_symbol
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import readings, shape_text
-from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
@@ -159,7 +159,7 @@ class _Problem:
                 f"{self.name}: the unknown is a symbolic input such as "
                 f'dx.matrix("P", n, n), not {unknown!r}'
             )
-        require_variable(leaf.name, "an unknown")
+        require_symbol(leaf, "an unknown")
         return leaf
 
     def _require_counts(self) -> None:

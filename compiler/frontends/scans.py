@@ -14,6 +14,7 @@ from derivatrix.compiler.differentiate.segments import run_segments
 from derivatrix.compiler.differentiate.singular_lengths import singular_lengths
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.dimensions import Dimension, dimension, shape_text
+from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.compiler.ir.nodes import Leaf, leaves
 from derivatrix.compiler.ir.resize import rename
 from derivatrix.compiler.ir.shown import shown
@@ -62,23 +63,11 @@ def run_scan(
         for name, shape in zip(names, shapes, strict=True)
     ]
     carries, slices = symbols[: len(starts.arrays)], symbols[len(starts.arrays) :]
-    _open_scans.append(prefix)
-    try:
-        result = step(starts.like(map(Array, carries)), sources.like(map(Array, slices)))
-    except NotationError:
-        raise
-    except DerivatrixError as error:
-        message = str(error).replace(prefix, "").removeprefix("scan: ")
-        raise type(error)(f"scan: {title}: {message}") from error
-    finally:
-        _open_scans.pop()
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise DeclarationError(
-            f"scan: {title} returns {shown(result)}, no pair (carry, y); y may be None"
-        )
-    next_carry = _in_order(result[0], starts.structure)
+    carry, x = starts.like(map(Array, carries)), sources.like(map(Array, slices))
+    next_carry, y = _call_step(title, prefix, step, carry, x)
+    next_carry = _in_order(next_carry, starts.structure)
     following = Arrays(f"scan: the carry that {title} returns", carry_name, next_carry)
-    outputs = Arrays(f"scan: the output of {title}", "y", result[1])
+    outputs = Arrays(f"scan: the output of {title}", "y", y)
     _refuse_changed_carry(starts, following)
     nodes = [array.node for array in (*following.arrays, *outputs.arrays)]
     free = [leaf for leaf in leaves(nodes) if leaf not in symbols]
@@ -92,22 +81,47 @@ def run_scan(
         [Leaf(final[leaf.name], leaf.shape, role="placeholder") for leaf in group]
         for group in (carries, slices)
     )
-    states: list[Array] = []
-    loop = (
-        dict(zip(carries, starts.arrays, strict=True)),
-        dict(zip(slices, sources.arrays, strict=True)),
-        {leaf: Array(leaf) for leaf in free},
-        *(nodes[: len(carries)], nodes[len(carries) :], steps, reverse),
-        singular_lengths(nodes[: len(carries)]),
-        {leaf: symbol_name(leaf) for leaf in free}
+    carry_nodes, output_nodes = nodes[: len(carries)], nodes[len(carries) :]
+    loop = {
+        "carries": dict(zip(carries, starts.arrays, strict=True)),
+        "slices": dict(zip(slices, sources.arrays, strict=True)),
+        "parameters": {leaf: Array(leaf) for leaf in free},
+        "following": carry_nodes,
+        "outputs": output_nodes,
+        "length": steps,
+        "is_reversed": reverse,
+        "singular": singular_lengths(carry_nodes),
+        "names": {leaf: symbol_name(leaf) for leaf in free}
         | dict(zip((*carries, *slices), names, strict=True)),
-    )
+    }
+    states: list[Array] = []
     if segment_steps is None or not carries:
-        states, stacked = run_loop(*loop)
+        states, stacked = run_loop(**loop)
         last = [last_state(array, reverse) for array in states]
     else:
-        last, stacked = run_segments(*loop, segment_steps)
+        last, stacked = run_segments(**loop, steps=segment_steps)
     return starts.like(last), states, outputs.like(stacked)
+
+
+def _call_step(
+    title: str, prefix: str, step: Callable[[Any, Any], Any], carry: Any, x: Any
+) -> tuple[Any, Any]:
+    """Return the next carry and the output of a step. Errors name the step, without the prefix of
+    the placeholders."""
+    _open_scans.append(prefix)
+    try:
+        result = step(carry, x)
+    except NotationError:
+        raise
+    except DerivatrixError as error:
+        message = str(error).replace(prefix, "").removeprefix("scan: ")
+        raise type(error)(f"scan: {title}: {message}") from error
+    finally:
+        _open_scans.pop()
+    if not isinstance(result, tuple) or len(result) != 2:
+        text = shown(result).replace(prefix, "")
+        raise DeclarationError(f"scan: {title} returns {text}, no pair (carry, y); y may be None")
+    return result
 
 
 class Arrays:
@@ -246,6 +260,17 @@ def _refuse_changed_carry(starts: Arrays, following: Arrays) -> None:
 def symbol_name(leaf: Leaf) -> str:
     """Return the name of a symbol, without the beginning that those of open scans have."""
     return leaf.name.split("_", 2)[-1] if leaf.role == "placeholder" else leaf.name
+
+
+def require_symbol(leaf: Leaf, role: str) -> None:
+    """Raise DeclarationError unless a symbol may be an input or an unknown, by its name and as no
+    symbol of a scan's step."""
+    if leaf.role == "placeholder":
+        raise DeclarationError(
+            f"{symbol_name(leaf)} is a symbol of the step of a scan, and cannot be {role}; "
+            f"declare {role} with another name"
+        )
+    require_variable(leaf.name, role)
 
 
 def _refuse_closed_scans(title: str, parameters: Iterable[Leaf]) -> None:

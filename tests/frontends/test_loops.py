@@ -382,7 +382,21 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
         r"h has shape \(n, n\)",
     ),
     (lambda: dx.scan(lambda h, x: ((h, x), None), v, X), DeclarationError, "another structure"),
-    (lambda: dx.scan(lambda h, x: h, v, X), DeclarationError, r"no pair \(carry, y\)"),
+    (
+        lambda: dx.scan(lambda h, x: h, v, X),
+        DeclarationError,
+        r"returns Array\(h, shape=\(n,\)\), no pair \(carry, y\)",
+    ),
+    (
+        lambda: dx.scan(lambda h, x: (dx.fixed_point(h * x, h, h), x), v, X),
+        DeclarationError,
+        "h is a symbol of the step of a scan, and cannot be an unknown",
+    ),
+    (
+        lambda: dx.scan(lambda h, x: (dx.function("g", [h], h * h).derivative("jvp"), x), v, X),
+        DeclarationError,
+        "h is a symbol of the step of a scan, and cannot be an input",
+    ),
     (lambda: dx.scan(lambda h, x: (h, x), v), DeclarationError, "neither xs nor a length"),
     (lambda: dx.scan(lambda h, x: (h, h), v, length=-1), DeclarationError, "no size"),
     (lambda: dx.scan(lambda h, x: (h, h), v, X, length=3), ShapeError, "lengths differ"),
