@@ -163,15 +163,18 @@ function showFormula(formula) {
 
 function showSteps(derivations) {
   find("#steps .body").replaceChildren(...derivations.map((derivation) => {
-    const lines = derivation.lines.map((line) => make("li", {}, html("div", "math", line.math), html("div", "reason", line.reason)));
-    const title = make("h3", {}, `By ${derivation.by} `, copyButton("Copy as text", derivation.text, `Derivation by ${derivation.by} as text`));
-    return make("div", {}, title, make("ol", { className: "steps" }, ...lines));
+    const lines = derivation.lines.map((line) =>
+      make("li", {}, html("div", "math", line.math), html("div", "reason", line.reason)));
+    const title = `By ${derivation.by} `;
+    const copy = copyButton("Copy as text", derivation.text, `Derivation by ${derivation.by} as text`);
+    return make("div", {}, make("h3", {}, title, copy), make("ol", { className: "steps" }, ...lines));
   }));
 }
 
 function showCode(place, code, title) {
-  find(`${place} .body`).replaceChildren(make("div", { className: "copies one" }, copyButton("Copy", code.text, title)),
-    make("pre", { className: "code", tabIndex: 0, ariaLabel: title }, html("code", "", code.html)));
+  const copies = make("div", { className: "copies one" }, copyButton("Copy", code.text, title));
+  const shownCode = { className: "code", tabIndex: 0, ariaLabel: title };
+  find(`${place} .body`).replaceChildren(copies, make("pre", shownCode, html("code", "", code.html)));
 }
 
 function showPython(code) { showCode("#python", code, "Declaration in Python"); }
@@ -232,11 +235,18 @@ async function showModule() {
 function onRequest(name, label, receive) {
   const button = find(`#${name} .start`), outcome = find(`#${name} .outcome`);
   button.onclick = async () => {
-    if (work[name]) { work[name].abort(); button.textContent = label; outcome.replaceChildren(); return; }
+    if (work[name]) {
+      work[name].abort();
+      button.textContent = label;
+      outcome.replaceChildren();
+      return;
+    }
     const began = performance.now();
     const line = make("p", { className: "progress" }, "Starting …");
     const clock = make("span", { className: "clock", ariaHidden: "true" });
-    const tick = setInterval(() => { clock.textContent = `${((performance.now() - began) / 1000).toFixed(0)} s`; }, 500);
+    const tick = setInterval(() => {
+      clock.textContent = `${((performance.now() - began) / 1000).toFixed(0)} s`;
+    }, 500);
     outcome.replaceChildren(make("div", { className: "running" }, line, clock));
     button.textContent = "Stop";
     await request(name, {}, (answer) => {
@@ -256,8 +266,9 @@ onRequest("measure", "Measure", (answer, outcome) => {
 });
 onRequest("package", "Build", (answer, outcome) => {
   const bytes = Uint8Array.from(atob(answer.zip), (letter) => letter.charCodeAt(0));
-  const link = make("a", { href: URL.createObjectURL(new Blob([bytes], { type: "application/zip" })), download: "derivatrix_f.zip" },
-    `derivatrix_f.zip (${Math.round(bytes.length / 1024)} kB)`);
+  const href = URL.createObjectURL(new Blob([bytes], { type: "application/zip" }));
+  const title = `derivatrix_f.zip (${Math.round(bytes.length / 1024)} kB)`;
+  const link = make("a", { href, download: "derivatrix_f.zip" }, title);
   outcome.append(make("p", {}, answer.summary, " ", link));
   link.click();
 });
@@ -295,7 +306,8 @@ function restore() {
     if (Number(size) >= 1 && Number(size) <= 16) state.sizes[name] = Math.round(Number(size));
   }
   const open = (entries.get("open") ?? "").split(",");
-  for (const details of document.querySelectorAll("#results details")) details.open = open.includes(details.id);
+  for (const details of document.querySelectorAll("#results details"))
+    details.open = open.includes(details.id);
   showInputs();
   showStyles();
   return true;
