@@ -14,6 +14,7 @@ import sympy
 from derivatrix.compiler.ir.dimensions import Wrapped
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Gather, Node, Slice, topological
 from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.resize import resize
 from derivatrix.runtime.errors import DeclarationError
 
 
@@ -31,7 +32,7 @@ def requirements(expressions: Sequence[Node]) -> tuple[str, ...]:
 
 def _bounds(roots: Sequence[Node]) -> Iterator[sympy.Expr]:
     """Yield polynomials in sizes that must not be negative, for the nodes below `roots`."""
-    for node in topological(roots):
+    for node in _with_steps(roots):
         if isinstance(node, Slice):
             start, count = node.start, node.shape[0]
             end = start + node.step * (count - 1)
@@ -44,8 +45,30 @@ def _bounds(roots: Sequence[Node]) -> Iterator[sympy.Expr]:
         elif isinstance(node, Apply):
             cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
             yield from node.operation.requires(cores)
-            if node.operation.equation is not None:
-                yield from _bounds([node.operation.equation.residual])
+
+
+def _with_steps(roots: Sequence[Node]) -> Iterator[Node]:
+    """Yield the nodes below `roots`, and those of the equations and steps of their operations."""
+    for node in topological(roots):
+        yield node
+        if isinstance(node, Apply):
+            yield from _with_steps(_expressions_within(node))
+
+
+def _expressions_within(node: Apply) -> Sequence[Node]:
+    """Return the expressions that an operation evaluates: the residual of its equation, the step of
+    its loop, or the results of a loop over segments, for a segment with all steps."""
+    operation = node.operation
+    if operation.equation is not None:
+        return [operation.equation.residual]
+    if operation.loop is not None:
+        return operation.loop.following
+    if operation.segments is not None:
+        segments = operation.segments
+        series, labels = node.arguments[segments.operands.index(segments.series[0])]
+        steps = series.shape[len(labels)]
+        return [resize(result, {segments.length: steps}) for result in segments.results]
+    return ()
 
 
 def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
@@ -120,7 +143,7 @@ def _condition(bound: sympy.Expr) -> str:
 
 def _divisible(expressions: Sequence[Node]) -> Iterator[str]:
     """Yield the conditions by which sizes that are quotients are integers."""
-    for node in topological(expressions):
+    for node in _with_steps(expressions):
         for size in node.shape:
             dividend, divisor = sympy.together(size).as_numer_denom()
             if divisor.is_Integer and divisor > 1 and not _always_whole(dividend, int(divisor)):

@@ -478,7 +478,8 @@ def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
             return _is_distance(arguments[_position(expression)])
         case sympy.Add():
             return all(
-                part.is_nonnegative or _is_bernstein(part, arguments) for part in expression.args
+                part.is_nonnegative if _is_constant(part) else _is_bernstein(part, arguments)
+                for part in expression.args
             )
         case sympy.Mul():
             number, factor = expression.as_coeff_Mul()
@@ -499,7 +500,7 @@ def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]
             return _is_exponent(expression.args[0], arguments)
         case sympy.Add() | sympy.Mul():
             return all(
-                part.is_positive or _is_completely_monotone(part, arguments)
+                part.is_positive if _is_constant(part) else _is_completely_monotone(part, arguments)
                 for part in expression.args
             )
         case sympy.Pow(base=base, exp=power) if power.is_number and power < 0:
@@ -517,6 +518,11 @@ def _is_exponent(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
     if number.is_negative:
         return _is_bernstein(factor, arguments)
     return factor != expression and _is_exponent(factor, arguments)
+
+
+def _is_constant(expression: sympy.Expr) -> bool:
+    """Return whether an expression has no slots, only numbers and sizes, which are positive."""
+    return all(symbol.is_positive for symbol in expression.free_symbols)
 
 
 def _position(symbol: sympy.Symbol) -> int:

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, seed, settings
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix import function
-from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.interpret import evaluate
-from derivatrix.compiler.ir.nodes import Node, topological
+from derivatrix.compiler.ir.nodes import Node, slot, topological
 from derivatrix.compiler.ir.signs import is_nonnegative, is_positive
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts, parity
 from derivatrix.compiler.simplify import simplify
@@ -129,6 +129,8 @@ CLAIMS: list[tuple[Array, str]] = [
     (dx.exp(-((x[:, None] - p[None, :]) ** 2)), ""),
     (dx.exp(-s * SQUARED), "symmetric"),
     (dx.exp(-(s**2) * SQUARED / 1000), "psd"),
+    (dx.exp(-dx.hypot(H, 1)), "symmetric"),
+    (elementwise(1 + sympy.cosh(slot(0)), GRAM), "symmetric"),
 ]
 """Each with facts that must be found; definite or semidefinite only where that is listed."""
 

@@ -221,6 +221,22 @@ def test_conditions_of_equations() -> None:
     assert dx.function("f", [x], actual).requirements == ("n >= 3",)
 
 
+def test_conditions_of_loops() -> None:
+    Y, h = dx.matrix("Y", m, n), dx.vector("h", n)
+
+    def inner(g: Array, y: Array) -> tuple[Array, None]:
+        return g * g[2] + y, None
+
+    def outer(g: Array, y: Array) -> tuple[Array, None]:
+        return dx.scan(inner, g * y, Y)[0], None
+
+    for step in (inner, outer, lambda g, y: (g * dx.reshape(y, (3, n / 3))[0, 0], None)):
+        for checkpoint in (None, 2):
+            last, _ = dx.scan(step, h, Y, checkpoint=checkpoint)
+            condition = "n >= 3" if step in (inner, outer) else "n % 3 == 0"
+            assert condition in dx.function("f", [h, Y], last).requirements
+
+
 def test_what_no_sizes_fulfil_is_refused() -> None:
     with pytest.raises(DeclarationError, match="f: an axis is too short for its index, slice or"):
         dx.function("f", [x], dx.max(dx.zeros(0)) * x)
@@ -273,6 +289,7 @@ REFUSED = {
     "x[0]": "x, x[0] ** 2",
     "max": "x, dx.max(x)",
     "X[0, -1]": "X, X[0, -1] * X",
+    "loop": "x, dx.scan(lambda h, _: (h * h[0], None), x, length=3)[0]",
 }
 
 
