@@ -407,8 +407,6 @@ class Reader:
         body = self.value(tree.body, at)
         return body[tuple(slice(None) if i is None else self.index(i, at) for i in tree.indices)]
 
-    of_attime = of_indexed
-
     def of_bracket(self, tree: kinds.Bracket, at: Mapping[str, int]) -> Any:
         symbol = "==" if tree.symbol == "δ" else tree.symbol
         left, right = (self.index(i, at) for i in (tree.left, tree.right))

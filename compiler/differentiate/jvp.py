@@ -98,6 +98,7 @@ def core_point(node: Apply, tangents: Sequence[Node] = ()) -> tuple[Point, dict[
 
     def core(name: str, value: Node, labels: tuple[int, ...]) -> Array:
         if not node.stack or is_zero(value):
+            # Zeros stay zeros: rules leave out the terms of tangents that are zero.
             return Array(value if not node.stack else zeros(value.shape[len(labels) :]))
         leaf = Leaf(name, value.shape[len(labels) :], role="placeholder")
         values[leaf] = _with_stack(value, labels, node) if labels else value

@@ -9,7 +9,7 @@ again, so that derivatives of every order exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import count
 from typing import Any
@@ -78,18 +78,20 @@ def run_recurrence(
 
     A matrix has the structure that its start has and that each step is known to keep.
     """
-    added, names = [*(injections or {})], names or {}
-    used = {*leaves(following), *added}
-    slices = {leaf: array for leaf, array in slices.items() if leaf in used} or {
+    injected_slices, names = [*(injections or {})], names or {}
+    leaves_read = {*leaves(following), *injected_slices}
+    # NumPy's text reads the number of steps off the first slice, so there has to be one.
+    slices = {leaf: array for leaf, array in slices.items() if leaf in leaves_read} or {
         Leaf("clock", (), role="placeholder"): Array(zeros((length,)))
     }
-    ordered = {leaf: slices[leaf] for leaf in (*added, *slices)}
-    parameters = {leaf: array for leaf, array in parameters.items() if leaf in used}
+    ordered = {leaf: slices[leaf] for leaf in (*injected_slices, *slices)}
+    parameters = {leaf: array for leaf, array in parameters.items() if leaf in leaves_read}
     parameters |= size_parameters(following, [*carries, *ordered, *parameters])
     structures = {
         leaf: known_structure(array.node, leaf)
         for leaf, array in (*carries.items(), *ordered.items(), *parameters.items())
     }
+    # A carry that loses its structure may take that of another one away: repeat until none does.
     while True:
         renamed: dict[Node, Leaf] = {
             leaf: Leaf(f"{letter}{position}", leaf.shape, structures[leaf], "placeholder")
@@ -104,7 +106,7 @@ def run_recurrence(
         if structures == structures | after_step:
             break
         structures |= after_step
-    shown = distinct(
+    formula_names = distinct(
         variable_name(names.get(leaf, leaf.name), str(renamed[leaf].name))
         for leaf in (*parameters, *carries, *ordered)
     )
@@ -118,10 +120,10 @@ def run_recurrence(
         if injections is None
         else tuple([*carries].index(carry) for carry in injections.values()),
         is_reversed=is_reversed,
-        names=(*shown[len(parameters) :], *shown[: len(parameters)]),
+        names=(*formula_names[len(parameters) :], *formula_names[: len(parameters)]),
         # lengths of what the step does not read are no parts of it
         singular=tuple(
-            simplify(substitute([s for s in singular if used >= {*leaves([s])}], renamed))
+            simplify(substitute([s for s in singular if leaves_read >= {*leaves([s])}], renamed))
         ),
     )
     operation = recurrence(loop)
@@ -359,27 +361,21 @@ class _Recurrence:
         """dh[t + 1] = A[t] dh[t] + b[t], where A is the Jacobian of the step by h at the states,
         and b its differential by everything else."""
         loop = self.loop
-        carry_count = len(loop.carries)
         tangents = dict(zip(loop.operands, at.tangents, strict=True))
-        fixed = [leaf for leaf, tangent in tangents.items() if is_zero(tangent.node)]
-        varying = self._varying_carries(fixed)
-        fixed_tangents = [
-            self._tangents[leaf]
-            for leaf in loop.operands
-            if (leaf not in varying if leaf in loop.carries else leaf in fixed)
-        ]
-        following = [loop.carries.index(carry) for carry in varying]
-        nodes = simplify(
-            substitute(
-                [self._differential[position] for position in following],
-                {leaf: zeros(leaf.shape) for leaf in fixed_tangents},
-            )
+        varying = self._varying_operands(
+            leaf for leaf, tangent in tangents.items() if not is_zero(tangent.node)
         )
+        carries = [leaf for leaf in loop.carries if leaf in varying]
+        inputs = loop.slices + loop.parameters
+        constant_tangents: dict[Node, Node] = {
+            self._tangents[leaf]: zeros(leaf.shape) for leaf in loop.operands if leaf not in varying
+        }
+        carry_tangents = [self._tangents[leaf] for leaf in carries]
+        nodes = [self._differential[loop.carries.index(leaf)] for leaf in carries]
+        nodes = simplify(substitute(nodes, constant_tangents))
         nodes = with_states(nodes, self._following, self._after)
-        carried = [self._tangents[carry] for carry in varying]
-        others = [self._tangents[leaf] for leaf in loop.operands[carry_count:] if leaf not in fixed]
-        linear = _without(nodes, others)
-        added = _without(nodes, carried)
+        homogeneous = _without(nodes, [self._tangents[leaf] for leaf in inputs if leaf in varying])
+        injected_terms = _without(nodes, carry_tangents)
         arguments = dict(zip(loop.operands, at.arguments, strict=True))
         coefficients: dict[Leaf, Array] = {leaf: arguments[leaf] for leaf in loop.slices}
         for carry, after, result in zip(loop.carries, self._after, at.results, strict=True):
@@ -388,21 +384,20 @@ class _Recurrence:
         values: dict[Node, Node] = {
             leaf: array.node for leaf, array in (*arguments.items(), *coefficients.items())
         }
-        values |= {
-            self._tangents[leaf]: tangents[leaf].node for leaf in loop.operands[carry_count:]
-        }
+        values |= {self._tangents[leaf]: tangents[leaf].node for leaf in inputs}
+        stacked_terms = over_time(injected_terms, values, loop.length)
         terms = {
             _injection(carry): (carry, term)
-            for carry, term in zip(varying, over_time(added, values, loop.length), strict=True)
+            for carry, term in zip(carries, stacked_terms, strict=True)
             if not is_zero(term.node)
         }
         injected = {self._tangents[carry]: leaf for leaf, (carry, _) in terms.items()}
         steps = [
             Sum((node, injected[tangent]), node.shape) if tangent in injected else node
-            for node, tangent in zip(linear, carried, strict=True)
+            for node, tangent in zip(homogeneous, carry_tangents, strict=True)
         ]
         states = run_recurrence(
-            {self._tangents[carry]: tangents[carry] for carry in varying},
+            {self._tangents[carry]: tangents[carry] for carry in carries},
             {leaf: term for leaf, (_, term) in terms.items()} | coefficients,
             {leaf: arguments[leaf] for leaf in loop.parameters},
             steps,
@@ -412,27 +407,26 @@ class _Recurrence:
             {leaf: self._tangents[carry] for leaf, (carry, _) in terms.items()},
             self._names_of_derivatives() | self._names_of_injections,
         )
-        results = dict(zip(varying, states, strict=True))
+        results = dict(zip(carries, states, strict=True))
         return tuple(
             results.get(carry, Array(zeros(result.node.shape)))
             for carry, result in zip(loop.carries, at.results, strict=True)
         )
 
-    def _varying_carries(self, fixed: Collection[Leaf]) -> list[Leaf]:
-        """List the carries that vary if all operands but those in `fixed` do."""
-        loop = self.loop
-        varying = [leaf for leaf in loop.operands if leaf not in fixed]
+    def _varying_operands(self, moved: Iterable[Leaf]) -> set[Leaf]:
+        """Return the operands in `moved`, and the carries that depend on them in some step."""
+        varying = set(moved)
         reads = [set(leaves([tangent])) for tangent in self._differential]
         while True:
-            moving = {self._tangents[leaf] for leaf in varying}
-            further = [
+            tangents = {self._tangents[leaf] for leaf in varying}
+            carries = {
                 carry
-                for carry, tangents in zip(loop.carries, reads, strict=True)
-                if carry not in varying and tangents & moving
-            ]
-            if not further:
-                return [carry for carry in loop.carries if carry in varying]
-            varying += further
+                for carry, tangents_read in zip(self.loop.carries, reads, strict=True)
+                if tangents_read & tangents
+            }
+            if carries <= varying:
+                return varying
+            varying |= carries
 
     def _names_of_derivatives(self) -> dict[Leaf, str]:
         names = dict(self.names)
@@ -607,14 +601,14 @@ def value_by_index(
 
 def step_text(loop: Loop) -> str:
     """Write the equations of a step as a formula, as "h = a + W h"."""
-    shown = {
+    named_operands = {
         leaf: Leaf(name, leaf.shape, leaf.structure)
         for leaf, name in zip(loop.operands, loop.names, strict=True)
     }
-    bodies = substitute(loop.following, shown)
+    bodies = substitute(loop.following, named_operands)
     return ", ".join(
         f"{render(leaf, 'unicode')} = {render(body, 'unicode')}"
-        for leaf, body in zip(shown.values(), bodies, strict=False)
+        for leaf, body in zip(named_operands.values(), bodies, strict=False)
     )
 
 

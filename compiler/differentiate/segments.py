@@ -63,7 +63,7 @@ def run_segments(
     """Return the carries after the loop that `run_loop` runs, and its stacked outputs; kernels keep
     the carries after each `steps` steps only."""
     number = _unused_length([*following, *outputs])
-    shown = iter(
+    formula_names = iter(
         distinct(
             variable_name(names[leaf], f"a{position}")
             for position, leaf in enumerate((*parameters, *carries, *slices))
@@ -73,7 +73,7 @@ def run_segments(
     def placeholders(arrays: Placeholders, leading: Shape = ()) -> dict[Leaf, Leaf]:
         return {
             leaf: Leaf(
-                *(next(shown), leading + leaf.shape, known_structure(array.node, leaf)),
+                *(next(formula_names), leading + leaf.shape, known_structure(array.node, leaf)),
                 role="placeholder",
             )
             for leaf, array in arrays.items()
@@ -101,27 +101,29 @@ def run_segments(
         if kept_leaves == carry_leaves:
             break
         carry_leaves = kept_leaves
-    last = [last_state(array, is_reversed) for array in states]
-    nodes = simplify([array.node for array in (*last, *stacked)])
-    read = set(leaves(nodes))
+    last_carries = [last_state(array, is_reversed) for array in states]
+    nodes = simplify([array.node for array in (*last_carries, *stacked)])
+    leaves_read = set(leaves(nodes))
     values = {carry_leaves[of]: array for of, array in carries.items()}
-    series = {leaf: slices[of] for of, leaf in series_leaves.items() if leaf in read}
+    series = {leaf: slices[of] for of, leaf in series_leaves.items() if leaf in leaves_read}
     series = series or {Leaf("clock", (number,), role="placeholder"): Array(zeros((length,)))}
-    arguments = {leaf: parameters[of] for of, leaf in parameter_leaves.items() if leaf in read}
+    arguments = {
+        leaf: parameters[of] for of, leaf in parameter_leaves.items() if leaf in leaves_read
+    }
     arguments |= size_parameters(nodes, [*values, *series, *arguments])
     segments = Segments(
         carries=tuple(values),
         series=tuple(series),
         parameters=tuple(arguments),
-        following=tuple(nodes[: len(last)]),
-        outputs=tuple(nodes[len(last) :]),
+        following=tuple(nodes[: len(last_carries)]),
+        outputs=tuple(nodes[len(last_carries) :]),
         sums=(),
         length=number,
         steps=steps,
         is_reversed=is_reversed,
     )
     results = _applied(segments, values | series | arguments)
-    return results[: len(last)], results[len(last) :]
+    return results[: len(last_carries)], results[len(last_carries) :]
 
 
 def _arrays(placeholders: Mapping[Leaf, Leaf]) -> dict[Leaf, Array]:
@@ -359,11 +361,11 @@ def _differential(
             for leaf, tangent in _tangents(segments).items()
         }
         nodes = simplify(differential(segments.results, tangents))
-        following = zip(segments.carries, nodes, strict=False)
-        moved = varying.union(carry for carry, node in following if not is_zero(node))
-        if moved == varying:
+        carry_tangents = zip(segments.carries, nodes, strict=False)
+        further = varying.union(carry for carry, node in carry_tangents if not is_zero(node))
+        if further == varying:
             return varying, nodes
-        varying = moved
+        varying = further
 
 
 def _of_all_steps(segments: Segments, shapes: Sequence[Shape]) -> tuple[list[Leaf], list[Node]]:

@@ -214,19 +214,19 @@ class _Spectrum:
         """Multiply a product out until no composite factor with a summed index of eigenvalues
         contains eigenvectors or contractions; return it alone if that takes too many terms."""
 
-        def opened(current: Product, others: int) -> list[Product] | None:
-            if others > MAX_TERMS:
+        def multiply_out(term: Product, other_count: int) -> list[Product] | None:
+            if other_count > MAX_TERMS:
                 raise _TooManyTermsError
-            summed = self._labels(current.factors) - set(current.output)
-            for position, (node, labels) in enumerate(current.factors):
+            summed = self._labels(term.factors) - set(term.output)
+            for position, (node, labels) in enumerate(term.factors):
                 axes = self._axes_of(node)
                 if any(labels[axis] in summed for axis in axes) and self._is_composite(node):
                     assert isinstance(node, Einsum | Sum)
-                    return current.multiplied_out(position, node)
+                    return term.multiplied_out(position, node)
             return None
 
         try:
-            return product.rewritten(opened)
+            return product.rewritten(multiply_out)
         except _TooManyTermsError:
             return [product]
 

@@ -44,62 +44,23 @@ def transpose(
     for node in reversed(order):
         if node not in varying or isinstance(node, Leaf):
             continue
-        if node in joint:
-            outputs = joint[node]
-            if node is outputs[0] and any(contributions[output] for output in outputs):
-                by_output = {o: _summed(contributions[o], o) for o in outputs}
-                for child, contribution in _adjoint_operation(outputs[0], by_output, varying):
-                    contributions[child].append(contribution)
+        outputs = joint.get(node, [node])
+        if node is not outputs[0] or not any(contributions[output] for output in outputs):
             continue
-        if not contributions[node]:
-            continue
-        node_cotangent = _summed(contributions[node], node)
-        for child, contribution in _pull_back(node, node_cotangent, varying):
+        node_cotangents = {output: _summed(contributions[output], output) for output in outputs}
+        for child, contribution in _pull_back(node, node_cotangents, varying):
             contributions[child].append(contribution)
     return [_summed(contributions.get(leaf, []), leaf) for leaf in leaves]
 
 
-def _joint_outputs(order: Sequence[Node], varying: set[Node]) -> dict[Node, list[Apply]]:
+def _joint_outputs(order: Sequence[Node], varying: set[Node]) -> dict[Node, list[Node]]:
     """Map each varying output of an operation with a joint rule to all of these outputs, in the
     order of evaluation: when the first of them is reached, the cotangents of all are complete."""
-    outputs: dict[Node, list[Apply]] = {}
+    outputs: dict[Node, list[Node]] = {}
     for node in order:
         if isinstance(node, Apply) and node.operation.adjoint is not None and node in varying:
             outputs.setdefault(node.sibling(0), []).append(node)
     return {node: group for group in outputs.values() for node in group}
-
-
-def _adjoint_operation(
-    node: Apply, cotangents: Mapping[Apply, Node], varying: set[Node]
-) -> list[tuple[Node, Node]]:
-    """List the varying arguments of an operation with a joint rule, each with the contribution to
-    its cotangent."""
-    operation = node.operation
-    assert operation.adjoint is not None
-    point, values = core_point(node)
-    placeholders: list[Array] = []
-    for position, result in enumerate(point.results):
-        cotangent = cotangents.get(node.sibling(position))
-        if cotangent is None or is_zero(cotangent):
-            placeholders.append(Array(zeros(result.node.shape)))
-        elif node.stack:
-            leaf = Leaf(f"cotangent {position}", result.node.shape, role="placeholder")
-            values[leaf] = cotangent
-            placeholders.append(Array(leaf))
-        else:
-            placeholders.append(Array(cotangent))
-    shares = operation.adjoint(point, placeholders)
-    contributions = []
-    for position, (argument, labels) in enumerate(node.arguments):
-        if argument not in varying:
-            continue
-        if position not in shares:
-            raise UnsupportedError(
-                f"{operation.name} has no rule for its transpose by argument {position}"
-            )
-        share = broadcast_over_stack(shares[position].node, values, node)
-        contributions.append((argument, _sum_over_stack(share, labels, node)))
-    return contributions
 
 
 def _summed(contributions: Sequence[Node], node: Node) -> Node:
@@ -109,15 +70,18 @@ def _summed(contributions: Sequence[Node], node: Node) -> Node:
     return Sum(tuple(contributions), node.shape) if contributions else zeros(node.shape)
 
 
-def _pull_back(node: Node, cotangent: Node, varying: set[Node]) -> list[tuple[Node, Node]]:
-    """List the varying children of `node`, each with the contribution to its cotangent."""
+def _pull_back(
+    node: Node, cotangents: Mapping[Node, Node], varying: set[Node]
+) -> list[tuple[Node, Node]]:
+    """List the varying children of `node`, each with the contribution to its cotangent. cotangents:
+    that of `node`, and those of the other outputs of an operation with a joint rule."""
     match node:
         case Sum():
-            return [(term, cotangent) for term in node.terms if term in varying]
+            return [(term, cotangents[node]) for term in node.terms if term in varying]
         case Einsum():
-            return [_transpose_product(node, cotangent, varying)]
+            return [_transpose_product(node, cotangents[node], varying)]
         case Apply():
-            return _transpose_operation(node, cotangent, varying)
+            return _transpose_operation(node, cotangents, varying)
     raise UnsupportedError(f"{type(node).__name__} is not linear, so it has no transpose")
 
 
@@ -145,26 +109,38 @@ def _transpose_product(node: Einsum, cotangent: Node, varying: set[Node]) -> tup
 
 
 def _transpose_operation(
-    node: Apply, cotangent: Node, varying: set[Node]
+    node: Apply, cotangents: Mapping[Node, Node], varying: set[Node]
 ) -> list[tuple[Node, Node]]:
+    """List the varying arguments of an operation, each with the contribution to its cotangent."""
     operation = node.operation
-    shares = []
+    point, values = core_point(node)
+    placeholders: list[Array] = []
+    for position, result in enumerate(point.results):
+        cotangent = cotangents.get(node.sibling(position))
+        if cotangent is None or is_zero(cotangent):
+            placeholders.append(Array(zeros(result.node.shape)))
+        elif node.stack:
+            leaf = Leaf(f"cotangent {position}", result.node.shape, role="placeholder")
+            values[leaf] = cotangent
+            placeholders.append(Array(leaf))
+        else:
+            placeholders.append(Array(cotangent))
+    joint_shares = operation.adjoint(point, placeholders) if operation.adjoint else {}
+    contributions = []
     for position, (argument, labels) in enumerate(node.arguments):
         if argument not in varying:
             continue
-        rule = operation.transposes.get(position)
-        if rule is None:
+        if position in operation.transposes:
+            share = operation.transposes[position](point, placeholders[node.output])
+        elif position in joint_shares:
+            share = joint_shares[position]
+        else:
             raise UnsupportedError(
                 f"{operation.name} has no rule for its transpose by argument {position}"
             )
-        point, values = core_point(node)
-        placeholder: Node = cotangent
-        if node.stack:
-            placeholder = Leaf("cotangent", cotangent.shape[len(node.stack) :], role="placeholder")
-            values[placeholder] = cotangent
-        share = broadcast_over_stack(rule(point, Array(placeholder)).node, values, node)
-        shares.append((argument, _sum_over_stack(share, labels, node)))
-    return shares
+        stacked = broadcast_over_stack(share.node, values, node)
+        contributions.append((argument, _sum_over_stack(stacked, labels, node)))
+    return contributions
 
 
 def _sum_over_stack(contribution: Node, labels: tuple[int, ...], node: Apply) -> Node:

@@ -44,11 +44,11 @@ from derivatrix.compiler.ir.nodes import (
     labels_of,
     used_slots,
 )
+from derivatrix.compiler.ir.numpy_spelling import EINSUM_LETTERS
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.scalar_functions import hypot, length
 
 ONE = sympy.S.One
-AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 
 
 class Arrays(Builder):
@@ -170,7 +170,7 @@ class Arrays(Builder):
 
     def _contraction(self, items: list[Item], output: tuple[int, ...], product: Product) -> Tree:
         labels_in_order = dict.fromkeys([*output, *labels_of(items)])
-        letters = dict(zip(labels_in_order, AXES, strict=False))
+        letters = dict(zip(labels_in_order, EINSUM_LETTERS, strict=False))
         inputs = ("".join(letters[label] for label in labels) for _, labels in items)
         subscripts = f"{','.join(inputs)}->{''.join(letters[label] for label in output)}"
         return Contraction(len(output), subscripts, tuple(tree for tree, _ in items))
@@ -202,8 +202,8 @@ def _split_merged_axes(items: list[Item], output: tuple[int, ...], product: Prod
             new_labels = (*body_labels[:axis], *labels, *body_labels[axis + 1 :])
             inner = body.body if isinstance(body, Resized) else body
             resized = Resized(inner, tuple(product.sizes[label] for label in new_labels))
-            others = [item for item in items if item is not merge and item is not linked[0]]
-            return _split_merged_axes([(resized, new_labels), *others], output, product)
+            other_items = [item for item in items if item is not merge and item is not linked[0]]
+            return _split_merged_axes([(resized, new_labels), *other_items], output, product)
     return items
 
 

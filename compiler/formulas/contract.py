@@ -56,7 +56,7 @@ class Graph:
             self.items[position] = (tree, labels)
         else:
             self.scalars.append(tree)
-        self.items = [item for item in self.items if not any(item is other for other in old)]
+        self.items = [item for item in self.items if not any(item is old_item for old_item in old)]
         return True
 
 
@@ -129,17 +129,17 @@ def _reduce_parallel(graph: Graph) -> bool:
     product; more than two vectors on a label that only they have are the sum of theirs."""
     for position, item in enumerate(graph.items):
         tree, labels = item
-        alike = [other for other in graph.items if other[1] == labels]
+        alike = [other_item for other_item in graph.items if other_item[1] == labels]
         is_summed_vector = len(labels) == 1 and labels[0] not in graph.output
         if len(alike) > 2 and is_summed_vector and len(graph.having(labels[0])) == len(alike):
             product = algebra.hadamard([tree for tree, _ in alike])
             return graph.replace(alike, algebra.total(product), ())
-        for other in graph.items[position + 1 :]:
-            if set(labels) == set(other[1]):
-                factors = tree, _with_axes(other, labels)
+        for other_item in graph.items[position + 1 :]:
+            if set(labels) == set(other_item[1]):
+                factors = tree, _with_axes(other_item, labels)
                 if any(i in graph.output or len(graph.having(i)) > 2 for i in labels):
-                    return graph.replace([item, other], algebra.hadamard(factors), labels)
-                return graph.replace([item, other], algebra.contracted(*factors), ())
+                    return graph.replace([item, other_item], algebra.hadamard(factors), labels)
+                return graph.replace([item, other_item], algebra.contracted(*factors), ())
     return False
 
 

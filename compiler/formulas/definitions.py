@@ -40,7 +40,8 @@ class Definition:
         return self.name.rank - (BATCH in self.shape[:1])
 
 
-Formula = tuple[Tree, list[Definition]]
+DefinedTree = tuple[Tree, list[Definition]]
+"""A tree, and the definitions that it uses."""
 
 
 def provisional_name(rank: int, number: int, symmetric: bool) -> kinds.Name:
@@ -92,7 +93,7 @@ def _is_input(term: Tree) -> bool:
 
 def assign_letters(
     tree: Tree, definitions: Sequence[Definition], inverted: Set[Tree], reserved: Set[str]
-) -> Formula:
+) -> DefinedTree:
     """Replace the provisional names of definitions by letters, in the order of the definitions.
 
     inverted: the names of matrices whose inverses occur; reserved: names with another meaning.

@@ -66,20 +66,15 @@ def factor(tree: kinds.Add) -> Tree:
 
 
 def _add_like_terms(tree: kinds.Add) -> Tree:
-    """Add terms that differ by a number only."""
-    coefficients: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], sympy.Expr] = {}
+    """Add terms that differ by a number, or by the order of their scalars, as the first of them."""
+    like_terms: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], Term] = {}
     for coefficient, powers, body in map(_split_term, tree.terms):
         key = frozenset(powers.items()), body
-        coefficients[key] = coefficients.get(key, sympy.S.Zero) + coefficient
-    if len(coefficients) == len(tree.terms):
+        total, first_powers, _ = like_terms.get(key, (sympy.S.Zero, powers, body))
+        like_terms[key] = total + coefficient, first_powers, body
+    if len(like_terms) == len(tree.terms):
         return tree
-    return algebra.add(
-        [
-            _product(coefficient, dict(powers), body)
-            for (powers, body), coefficient in coefficients.items()
-            if coefficient
-        ]
-    )
+    return algebra.add([_product(*term) for term in like_terms.values() if term[0]])
 
 
 def _length(tree: Tree) -> int:
@@ -143,9 +138,9 @@ def _scalars_of_some_terms(tree: kinds.Add) -> Iterator[Tree]:
             _product(coefficient, {key: power for key, power in powers.items() if key != base})
             for coefficient, powers, _ in (terms[i] for i in members)
         ]
-        others = [term for i, term in enumerate(tree.terms) if i not in members]
+        other_terms = [term for i, term in enumerate(tree.terms) if i not in members]
         sign, total = _signed(algebra.add(quotients))
-        yield algebra.add([*others, algebra.scale(sign, [base, total], None)])
+        yield algebra.add([*other_terms, algebra.scale(sign, [base, total], None)])
 
 
 def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
@@ -169,8 +164,8 @@ def _entries_of_sums(tree: kinds.Add) -> Iterator[Tree]:
             if isinstance(total, kinds.Scale) and total.body is not None:
                 sign, scalars, total = sign * total.coefficient, total.scalars, total.body
             entry = algebra.scale(sign, [*scalars, kinds.Indexed(total, indices)], None)
-            others = [term for i, term in enumerate(tree.terms) if i not in matrices]
-            yield algebra.add([*others, entry])
+            other_terms = [term for i, term in enumerate(tree.terms) if i not in matrices]
+            yield algebra.add([*other_terms, entry])
 
 
 def _split_term(term: Tree) -> Term:
@@ -260,7 +255,7 @@ def _factor_out_end(
     if len(members) < 2:
         return
     scalars, chains = zip(*(terms[i] for i in members), strict=True)
-    others = [term for i, term in enumerate(tree.terms) if i not in members]
+    other_terms = [term for i, term in enumerate(tree.terms) if i not in members]
     positions = zip(*(chain if end == 0 else chain[::-1] for chain in chains), strict=False)
     count = len([*itertools.takewhile(lambda factors: len({*factors}) == 1, positions)])
     common = chains[0][:count] if end == 0 else chains[0][-count:]
@@ -281,7 +276,7 @@ def _factor_out_end(
     total = kinds.Transpose(total) if adds_rows else total
     factors = [*common, total] if end == 0 else [total, *common]
     product = algebra.scale(sign, [], algebra.matmul(*factors))
-    yield algebra.add([*others, product]) if others else product
+    yield algebra.add([*other_terms, product]) if other_terms else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:

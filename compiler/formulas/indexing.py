@@ -183,7 +183,7 @@ def _is_block_merge(factor: Factor, factors: Sequence[Factor], product: Product)
     node, labels = factor
     if not isinstance(node, ir.Reshape) or labels[1] == labels[2] or labels[0] in product.output:
         return False
-    return sum(other.count(labels[0]) for _, other in factors) == 2
+    return sum(other_labels.count(labels[0]) for _, other_labels in factors) == 2
 
 
 def split_index(

@@ -33,10 +33,10 @@ def multiplied_out(node: ir.Node) -> ir.Node:
     return terms[0] if len(terms) == 1 else ir.Sum(terms, node.shape)
 
 
-def _multiply_out(product: Product, others: int) -> list[Product] | None:
+def _multiply_out(product: Product, other_count: int) -> list[Product] | None:
     """Multiply out a factor of more than two axes; None if there is none. `others`: the number of
     other products."""
-    if others >= MAX_TERMS:
+    if other_count >= MAX_TERMS:
         raise NoMatrixNotation
     for position, (node, labels) in enumerate(product.factors):
         if node.ndim < 3 or isinstance(node, ir.Structural):

@@ -27,7 +27,7 @@ def scalar_order(tree: Tree) -> tuple[int, str]:
         return 1, tree.sort_key
     if isinstance(tree, Bracket):
         return 5, tree.sort_key
-    if tree.counts[Indexed]:
+    if tree.counts[Indexed]:  # in the order of `chain_factors`: neighbours share an index
         return 6, ""
     base = tree.body if isinstance(tree, Raise) else tree
     if not isinstance(base, Name):

@@ -32,9 +32,9 @@ def _define(builder: Builder, node: ir.Apply) -> None:
     loop = node.operation.loop
     assert loop is not None
     arguments = [argument for argument, _ in node.arguments]
-    for other in ir.topological(arguments):  # so that their letters may be those of this loop
-        if isinstance(other, ir.Apply) and other.operation.loop is not None:
-            states(builder, other)
+    for inner in ir.topological(arguments):  # so that their letters may be those of this loop
+        if isinstance(inner, ir.Apply) and inner.operation.loop is not None:
+            states(builder, inner)
     all_states = [node.sibling(position) for position in range(len(loop.carries))]
     for carry_states in all_states:
         builder.named[carry_states] = builder.fresh_name(carry_states)
@@ -42,7 +42,7 @@ def _define(builder: Builder, node: ir.Apply) -> None:
     time, *stack = _running(builder, node)
     builder.running = outer | {symbol.name for symbol in (time, *stack)}
     before, after = (time + 1, time) if loop.is_reversed else (time, time + 1)
-    first = loop.length if loop.is_reversed else sympy.S.Zero
+    first_time = loop.length if loop.is_reversed else sympy.S.Zero
     placeholders: dict[ir.Node, ir.Node] = {}
     for position, leaf in enumerate(loop.operands):
         argument, labels = node.arguments[position]
@@ -67,7 +67,7 @@ def _define(builder: Builder, node: ir.Apply) -> None:
         first_indices = tuple(stack[label] for label in labels)
         for index, tree in (
             (after, builder.tree(body, entry, scope)),
-            (first, builder.tree(start, (*first_indices, *entry), scope)),
+            (first_time, builder.tree(start, (*first_indices, *entry), scope)),
         ):
             name, letter = builder.named[carry_states], node.operation.letters[position]
             left_indices: Indices = (*stack, index, *entry)
@@ -80,9 +80,9 @@ def _running(builder: Builder, node: ir.Apply) -> Iterator[Running]:
     """Choose letters for the time and the stacked axes of a loop, other ones than those of the
     loops around it, and than the letters of states."""
     occupied = builder.reserved | builder.running
-    for other in (*builder.order, node):
-        if isinstance(other, ir.Apply) and other.operation.loop is not None:
-            occupied.update(other.operation.letters)
+    for loop_node in (*builder.order, node):
+        if isinstance(loop_node, ir.Apply) and loop_node.operation.loop is not None:
+            occupied.update(loop_node.operation.letters)
     for letters in (TIMES, *(INDICES for _ in node.stack)):
         letter = next(_free_letters(letters, occupied))
         occupied.add(letter)

@@ -13,8 +13,8 @@ import sympy
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.definitions import (
+    DefinedTree,
     Definition,
-    Formula,
     assign_letters,
     letter_of,
     provisional_name,
@@ -44,7 +44,7 @@ Measure = Callable[[Tree], int]
 
 def name_repeated_parts(
     tree: Tree, definitions: Sequence[Definition], measure: Measure, reserved: set[str]
-) -> Formula:
+) -> DefinedTree:
     """Define the parts that a formula repeats, each before the definitions that use it. Not an
     inverse is defined, but the inverted matrix. reserved: names that no part may have."""
     definitions = list(definitions)
@@ -81,13 +81,13 @@ def name_repeated_parts(
 
 def _replace_in_all(
     tree: Tree, definitions: Sequence[Definition], table: Mapping[Tree, Tree]
-) -> Formula:
+) -> DefinedTree:
     return replaced(tree, table), [
         replace(definition, tree=replaced(definition.tree, table)) for definition in definitions
     ]
 
 
-def _without_aliases(tree: Tree, definitions: Sequence[Definition]) -> Formula:
+def _without_aliases(tree: Tree, definitions: Sequence[Definition]) -> DefinedTree:
     """Remove definitions that only rename another one."""
     aliases: dict[Tree, Tree] = {
         definition.name: definition.tree
@@ -95,8 +95,8 @@ def _without_aliases(tree: Tree, definitions: Sequence[Definition]) -> Formula:
         if isinstance(definition.tree, kinds.Name)
         and definition.indices.count(None) == len(definition.indices)
     }
-    others = [definition for definition in definitions if definition.name not in aliases]
-    return _replace_in_all(tree, others, aliases)
+    remaining = [definition for definition in definitions if definition.name not in aliases]
+    return _replace_in_all(tree, remaining, aliases)
 
 
 def _inverted(parts: Iterable[Tree]) -> set[Tree]:
@@ -147,9 +147,9 @@ def _most_repeated(
         letter = letter_of(part, part in inverted)
         length = measure(part)
         parentheses = 2 if part in inverted and not letter_of(part, False) else 0
-        written = length + parentheses + isinstance(part, kinds.Add)
+        written_length = length + parentheses + isinstance(part, kinds.Add)
         name_length = measure(typical_name(part.rank, letter))
-        saving = part_count * (written - name_length) - length - overhead
+        saving = part_count * (written_length - name_length) - length - overhead
         shortens = saving >= 0 if letter else saving >= MIN_SAVING and length >= MIN_LENGTH
         if shortens or letter == "P" or (letter and isinstance(part, kinds.Call)):
             savings[part], total_counts[part] = saving, part_count

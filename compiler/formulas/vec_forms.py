@@ -68,13 +68,13 @@ def _reshaped_form(
     """Write the form for a side that is a vector of the entries of a matrix by that matrix."""
     for item in items:
         tree, labels = item
-        others = [other for other in items if other is not item]
-        if not isinstance(tree, kinds.Reshaped) or labels[0] in labels_of(others):
+        other_items = [candidate for candidate in items if candidate is not item]
+        if not isinstance(tree, kinds.Reshaped) or labels[0] in labels_of(other_items):
             continue
         if rows == labels[:1] and rows != columns:
-            return _merged_form(tree, labels, others, columns, sizes)
+            return _merged_form(tree, labels, other_items, columns, sizes)
         if columns == labels[:1] and rows != columns:
-            form = _merged_form(tree, labels, others, rows, sizes)
+            form = _merged_form(tree, labels, other_items, rows, sizes)
             matrix = _transpose(form.tree)
             if not form.crossed:
                 return Form(matrix)
@@ -126,12 +126,12 @@ def _solution_form(
     if solution is None:
         return None
     tree, labels = solution
-    others = [item for item in items if item is not solution]
+    other_items = [item for item in items if item is not solution]
     for is_transposed in (False, True):
         before, after = labels[:2], labels[2:]
         if is_transposed:
             before, after = after, before
-        parts = _split_items(others, {*rows, *before}, {*columns, *after})
+        parts = _split_items(other_items, {*rows, *before}, {*columns, *after})
         if parts is None:
             continue
         left = vec_form(parts[0], rows, before, sizes)

@@ -53,7 +53,7 @@ class Declaration:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the function returns a number."""
+        """True if the function returns a number."""
         return not self.output_names and not self.expression.shape
 
     @property

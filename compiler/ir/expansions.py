@@ -41,8 +41,8 @@ class Series(NamedTuple):
     @property
     def leading_and_ratios(self) -> tuple[sympy.Expr, list[sympy.Expr]]:
         """a and the coefficients of u, where the series is a t^start (1 + u)."""
-        leading, *others = self.coefficients
-        return leading, [sympy.expand(part / leading) for part in others]
+        leading, *further = self.coefficients
+        return leading, [sympy.expand(part / leading) for part in further]
 
 
 def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Series:

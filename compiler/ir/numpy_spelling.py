@@ -15,6 +15,9 @@ from derivatrix.compiler.ir.nodes import Labels
 TERNARY, SUM, PRODUCT, POWER, ATOM = range(5)
 """The precedence of a text in Python, weakest first."""
 
+EINSUM_LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
+"""Letters of axes in `np.einsum`, in the order of their use."""
+
 
 def is_matmul(a: Labels, b: Labels, output: Sequence[int]) -> bool:
     """Return whether `@` contracts two factors: over the last axis of `a` and the last but one, or
@@ -82,11 +85,13 @@ def multiplied(factors: Sequence[Text]) -> Text:
     """Multiply arrays entry by entry."""
     if len(factors) == 1:
         return factors[0]
-    first, *others = factors
-    sign = first.sign if first.level >= PRODUCT else ""
+    leading, *further_factors = factors
+    sign = leading.sign if leading.level >= PRODUCT else ""
     # the first factor may be a product: multiplication associates to the left
-    start = first._replace(sign="").within(PRODUCT) if sign else first.within(PRODUCT)
-    return Text(" * ".join([start, *(factor.within(POWER) for factor in others)]), PRODUCT, sign)
+    start = leading._replace(sign="").within(PRODUCT) if sign else leading.within(PRODUCT)
+    return Text(
+        " * ".join([start, *(factor.within(POWER) for factor in further_factors)]), PRODUCT, sign
+    )
 
 
 def sum_text(terms: Sequence[Text]) -> Text:

@@ -20,6 +20,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH, Dimension, Shape, readings
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.numpy_spelling import (
     ATOM,
+    EINSUM_LETTERS,
     POWER,
     PRODUCT,
     Text,
@@ -40,8 +41,6 @@ MAX_ENTRIES = 24
 """Most entries of a literal array that is not named."""
 
 Sizes = Mapping[str, sympy.Expr]
-
-LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 
 
 class Factor(NamedTuple):
@@ -279,7 +278,7 @@ class _Writer:
                 return Text(f"{left.within(PRODUCT)} @ {right.within(POWER)}", PRODUCT)
         letters: dict[int, str] = {}
         for label in (*output, *itertools.chain(*labels)):
-            letters.setdefault(label, LETTERS[len(letters)])
+            letters.setdefault(label, EINSUM_LETTERS[len(letters)])
         inputs = ",".join("".join(letters[label] for label in axes) for axes in labels)
         subscripts = f"{inputs}->{''.join(letters[label] for label in output)}"
         return Text(f"np.einsum({subscripts!r}, {', '.join(map(str, texts))})")
@@ -306,9 +305,9 @@ class _Writer:
             body = self.entrywise(aligned, shape)
         else:
             body = self.contraction([first, second], labels)
-        others = [factor for n, factor in enumerate(factors) if n not in pair]
-        others.insert(pair[0], Factor(body, labels, shape))
-        return others
+        remaining = [factor for n, factor in enumerate(factors) if n not in pair]
+        remaining.insert(pair[0], Factor(body, labels, shape))
+        return remaining
 
     def with_indices(self, factors: list[Factor], ndim: int) -> tuple[list[Factor], set[int]]:
         """Write structural factors as indices and reshapings of others where possible. Returns the
@@ -389,8 +388,10 @@ def _product_labels(
 ) -> ir.Labels:
     """Return the labels of the product of two factors: those that the others or `output` have."""
     first, second = (factors[position].labels for position in pair)
-    needed = {*output}.union(*(f.labels for n, f in enumerate(factors) if n not in pair))
-    product_labels = tuple(label for label in dict.fromkeys((*first, *second)) if label in needed)
+    labels_needed = {*output}.union(*(f.labels for n, f in enumerate(factors) if n not in pair))
+    product_labels = tuple(
+        label for label in dict.fromkeys((*first, *second)) if label in labels_needed
+    )
     for labels in (first, second):
         if sorted(labels) == sorted(product_labels):
             return labels

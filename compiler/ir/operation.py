@@ -77,8 +77,17 @@ class Equation:
     iterations: int
 
 
+class _Record:
+    """A dataclass whose instances are made again from the values of their fields."""
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The values of all fields, in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class Loop:
+class Loop(_Record):
     """The loop over time that an operation runs: carries[t + 1] = following(carries[t], slices[t]).
 
     The operation's arguments are the carries at the start, an array of the slices at all times for
@@ -106,18 +115,13 @@ class Loop:
     singular: tuple[Node, ...]
 
     @property
-    def fields(self) -> tuple[Any, ...]:
-        """The values of all fields, in order."""
-        return tuple(getattr(self, field.name) for field in fields(self))
-
-    @property
     def operands(self) -> tuple[Leaf, ...]:
         """The placeholders of all arguments, in order."""
         return self.carries + self.slices + self.parameters
 
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(_Record):
     """The loop over segments of series that an operation runs.
 
     Only the carries between segments are kept. What lies within a segment is computed from them,
@@ -148,11 +152,6 @@ class Segments:
     steps: int
     is_reversed: bool
     forward: Operation | None = None
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The values of all fields, in order."""
-        return tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def forward_carries(self) -> tuple[Leaf, ...]:
@@ -312,7 +311,7 @@ class Operation(Keyed):
 
     @property
     def has_tuple_text(self) -> bool:
-        """Whether `numpy` writes the tuple of all outputs."""
+        """True if `numpy` writes the tuple of all outputs."""
         is_loop = self.loop is not None or self.segments is not None
         return is_loop and len(self.outputs) > 1
 

@@ -396,6 +396,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     constants: dict[sympy.Basic, sympy.Expr] = {
         part: sympy.Dummy(real=True) for part in expression.atoms(*PIECEWISE_CONSTANT)
     }
+    # Numbers would have the derivative 0, infinite branches have none: they become functions.
     infinite = {part: sympy.Function(f"infinite_{part}")(variable) for part in INFINITE}
     result = _slope(expression.xreplace(constants | infinite), variable)
     result = result.xreplace({part.diff(variable): sympy.nan for part in infinite.values()})
@@ -422,8 +423,13 @@ def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
             power = base**exponent
             for _ in range(order):
                 power = xlogy(power, base)
+<<<<<<< HEAD
             others = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
             return power * _with_zero_powers(sympy.Mul(*(b**e for b, e in others.items())))
+=======
+            other_factors = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
+            return sympy.Mul(power, *(b**e for b, e in other_factors.items()))
+>>>>>>> f3a2029 (Transposes of operations by one function, formulas that do not depend on hash seeds, plainer names)
     return sympy.Mul(*(base**exponent for base, exponent in factors.items()))
 
 

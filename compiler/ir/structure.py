@@ -190,16 +190,17 @@ def _diagonal_facts(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
 
 
 def _is_definite_kronecker(node: ir.Einsum, row: int, column: int) -> bool:
-    """Whether a semidefinite matrix is A ⊗ B ⊗ ... with definite matrices, times positive weights:
-    each label that is merged into the row is that of the column, or linked with it by one."""
+    """Return whether a semidefinite matrix is A ⊗ B ⊗ ... with definite matrices, times positive
+    weights: each label that is merged into the row is that of the column, or linked with it by a
+    definite matrix."""
     merges = {labels[0]: (n, labels[1:]) for n, labels in node.factors if isinstance(n, ir.Reshape)}
     pairs, unmerged, merged = [(row, column)], set(), set()
-    for one, other in pairs:
-        if one in merges and other in merges and merges[one][0] is merges[other][0]:
-            pairs += zip(merges[one][1], merges[other][1], strict=True)
-            merged |= {one, other}
+    for i, j in pairs:
+        if i in merges and j in merges and merges[i][0] is merges[j][0]:
+            pairs += zip(merges[i][1], merges[j][1], strict=True)
+            merged |= {i, j}
         else:
-            unmerged.add(frozenset({one, other}))
+            unmerged.add(frozenset({i, j}))
     linked = {pair for pair in unmerged if len(pair) == 1}
     weights = []
     for factor, labels in node.factors:
@@ -241,7 +242,7 @@ class _PairedLabels:
     def touches(self, factor: ir.Factor) -> bool:
         return bool({*self.partner, *self.partner.values()} & set(factor[1]))
 
-    def match(self, factor: ir.Factor, others: Sequence[ir.Factor]) -> tuple[ir.Factor, ...]:
+    def match(self, factor: ir.Factor, candidates: Sequence[ir.Factor]) -> tuple[ir.Factor, ...]:
         """Return the factors that keep the product semidefinite: a semidefinite `factor` that links
         a label and its partner, or a factor on the row's side and its copy on the column's; nothing
         if it is neither."""
@@ -252,9 +253,9 @@ class _PairedLabels:
             return (factor,) if "psd" in facts(node) and self._share(set(outer) - {-1}) else ()
         if set(labels) & set(self.partner.values()):
             return ()
-        for other in others:
-            if other[0] is node and other is not factor and self._pair(labels, other[1]):
-                return factor, other
+        for copy in candidates:
+            if copy[0] is node and copy is not factor and self._pair(labels, copy[1]):
+                return factor, copy
         return ()
 
     def _share(self, labels: set[int]) -> bool:
@@ -264,17 +265,18 @@ class _PairedLabels:
         self.shared |= labels
         return True
 
-    def _pair(self, labels: ir.Labels, others: ir.Labels) -> bool:
-        """Pair `labels` with `others`; return False where earlier pairs contradict."""
+    def _pair(self, rows: ir.Labels, columns: ir.Labels) -> bool:
+        """Pair labels on the row's side with labels on the column's; return False where earlier
+        pairs contradict."""
         partner = dict(self.partner)
-        for row, column in zip(labels, others, strict=True):
+        for row, column in zip(rows, columns, strict=True):
             if row != column and partner.setdefault(row, column) != column:
                 return False
-        added = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
-        common = {row for row, column in zip(labels, others, strict=True) if row == column}
+        new_labels = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
+        common = {row for row, column in zip(rows, columns, strict=True) if row == column}
         sides = {*partner, *partner.values()}
         are_apart = len(sides) == 2 * len(partner) and not sides & (common | self.shared)
-        if not are_apart or any(label <= self.last for label in added):
+        if not are_apart or any(label <= self.last for label in new_labels):
             return False
         self.partner = partner
         self.shared |= common

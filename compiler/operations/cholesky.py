@@ -46,4 +46,3 @@ matrix the symmetric part (A + Aᵀ)/2 is taken, so the derivative is right alon
 Raises LinAlgError where that is not positive definite.""",
     )
 )
-"""Takes symmetric matrices."""

@@ -85,7 +85,6 @@ x: a vector, with leading stacked axes if any. An entry is nan where x[i] and x[
 rounding.""",
     )
 )
-"""Antisymmetric."""
 
 SUMS = register(
     Operation(

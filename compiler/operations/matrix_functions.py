@@ -225,6 +225,7 @@ def require_principal(name: str, matrix: np.ndarray) -> None:
 
 def _logarithm(matrix: np.ndarray) -> np.ndarray:
     require_principal("logm", matrix)
+    # The principal logarithm is real: an imaginary part is rounding (Higham 2008, theorem 1.31).
     return np.real(scipy.linalg.logm(matrix)) if len(matrix) else matrix
 
 

@@ -21,6 +21,7 @@ from derivatrix.compiler.operations.sylvester import SYLVESTER
 
 def _root(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     require_principal("sqrtm", matrix)
+    # The principal root is real: an imaginary part is rounding (Higham 2008, theorem 1.29).
     return (np.real(scipy.linalg.sqrtm(matrix)),)
 
 

@@ -36,8 +36,8 @@ def _sum_with_complement(total: sympy.Expr) -> sympy.Expr:
     number = total.as_coeff_Add()[0]
     for term in total.args if number else ():
         coefficient, function = term.as_coeff_Mul()
-        if coefficient == -number and (other := complement(function)) is not None:
-            return total - number - term + number * other
+        if coefficient == -number and (difference := complement(function)) is not None:
+            return total - number - term + number * difference
     return total
 
 
@@ -47,12 +47,12 @@ def terms_with_complement(terms: Sequence[Node]) -> list[Node] | None:
         coefficient = literal(number)
         if not coefficient or not isinstance(term, Einsum) or term.coefficient != -coefficient:
             continue
-        (function, labels), *others = term.factors
+        (function, labels), *other_factors = term.factors
         if not isinstance(function, Map) or labels != tuple(range(term.ndim)) or term.contracted:
             continue
-        if any(factor != (function, labels) for factor in others):
+        if any(factor != (function, labels) for factor in other_factors):
             continue
-        if (other := complement(function.expression ** len(term.factors))) is not None:
-            replaced = scale(elementwise(other, *map(Array, function.arguments)), coefficient)
+        if (difference := complement(function.expression ** len(term.factors))) is not None:
+            replaced = scale(elementwise(difference, *map(Array, function.arguments)), coefficient)
             return [replaced.node, *(t for t in terms if t not in (number, term))]
     return None

@@ -159,8 +159,8 @@ def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr
     if sum(len(part.args) for part in parts) > MAX_COMPARED_ARGUMENTS:
         return [(expression, sympy.true)]
     for part in parts:
-        first, *others = part.args
-        second = part.func(*others) if others else sympy.S.Zero
+        first, *further_arguments = part.args
+        second = part.func(*further_arguments) if further_arguments else sympy.S.Zero
         difference = _leading(first - second, base)
         if difference is None or not difference.free_symbols:
             continue
@@ -168,10 +168,10 @@ def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr
             first, second = second, first
         branches = []
         for number, condition in ((1, difference > 0), (-1, difference < 0), (0, sympy.true)):
-            known = _signs(expression, base, difference, sympy.Integer(number))
-            if others:
-                known[part] = first if number > 0 else second
-            for branch, further in _branches(expression.xreplace(known), base):
+            resolved = _signs(expression, base, difference, sympy.Integer(number))
+            if further_arguments:
+                resolved[part] = first if number > 0 else second
+            for branch, further in _branches(expression.xreplace(resolved), base):
                 branches.append((branch, sympy.And(condition, further)))
         return branches
     return [(expression, sympy.true)]

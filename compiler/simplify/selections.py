@@ -214,10 +214,10 @@ def _slope_indicator(support: ir.Factor) -> ir.Factor | None:
 
 def _sign_argument(expression: sympy.Expr) -> sympy.Expr | None:
     """Return u for an expression c (1 + sign(u)); None for others."""
-    number, rest = expression.as_coeff_Add()
+    number, function = expression.as_coeff_Add()
     if number == 0:
         return None
-    ratio = rest / number
+    ratio = function / number
     if isinstance(ratio, sympy.sign):
         return ratio.args[0]
     return -(-ratio).args[0] if isinstance(-ratio, sympy.sign) else None

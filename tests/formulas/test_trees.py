@@ -399,6 +399,15 @@ def test_diagonal_matrices_are_added_as_one() -> None:
     same(read(reader, tree), expected, tree)
 
 
+def test_like_terms_are_added_as_the_first_of_them() -> None:
+    """In any order of their scalars, not in that of a set, which differs between processes."""
+    names = [kinds.Name(1, letter, letter) for letter in "abcdef"]
+    entries = [kinds.Indexed(name, (sympy.S.Zero,)) for name in names]
+    for scalars in itertools.islice(itertools.permutations(entries), 0, None, 7):
+        terms = kinds.Scale(2 * ONE, scalars, None), kinds.Scale(3 * ONE, scalars[::-1], None)
+        assert factoring.factor(kinds.Add(0, terms)) == kinds.Scale(5 * ONE, scalars, None)
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_sharing(block: int) -> None:
     """Parts that trees repeat become definitions, each after those that it needs."""

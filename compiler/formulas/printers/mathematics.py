@@ -190,11 +190,10 @@ class MathPrinter(Spelling):
     def show_padded(self, tree: kinds.Padded) -> Text:
         return self.show_block(surrounded(tree))
 
-    def show_block(self, tree: kinds.Block) -> Text:
+    def show_block(self, tree: kinds.Block | kinds.Entries) -> Text:
         return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
 
-    def show_entries(self, tree: kinds.Entries) -> Text:
-        return self.blocks([[self.text(entry) for entry in row] for row in tree.rows]), ATOM
+    show_entries = show_block
 
     def show_kronecker(self, tree: kinds.Kronecker) -> Text:
         parts = (
@@ -394,7 +393,7 @@ class MathPrinter(Spelling):
 
     # Functions
 
-    def show_norm(self, tree: kinds.Norm) -> Text:
+    def show_norm(self, tree: kinds.Norm | kinds.Lengths) -> Text:
         return self.norm(self.text(tree.body), tree.body.rank)
 
     def show_function(self, tree: kinds.Function) -> Text:
@@ -461,10 +460,9 @@ class MathPrinter(Spelling):
         letters = [":" if index is None else self.dimension(index) for index in indices]
         return self.entry(tree.body, letters), ATOM
 
-    show_attime = show_indexed
+    # Kinds of NumPy texts only: `order` sorts the terms of their sums, too, by these texts.
 
-    def show_lengths(self, tree: kinds.Lengths) -> Text:
-        return self.norm(self.text(tree.body), tree.body.rank)
+    show_lengths = show_norm
 
     def show_contraction(self, tree: kinds.Contraction) -> Text:
         operands = [self.text(operand) for operand in tree.operands]

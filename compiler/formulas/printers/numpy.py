@@ -175,15 +175,8 @@ class NumPy(Printer):
         return f"{self.text(tree.body, ATOM)}[{', '.join(places)}]", ATOM
 
     def show_arranged(self, tree: kinds.Arranged) -> Text:
-        text = self.text(tree.body, ATOM)
-        axes = [axis for axis in tree.places if axis is not None]
-        if tree.places and not axes:
-            return f"np.reshape({self.text(tree.body)}, {(1,) * len(tree.places)})", ATOM
-        if axes != sorted(axes):
-            text = f"np.transpose({self.text(tree.body)}, {tuple(axes)})"
-        if len(axes) < len(tree.places):
-            text += f"[{', '.join('None' if axis is None else ':' for axis in tree.places)}]"
-        return text, ATOM
+        array = spelling.arranged(_operand(self.bare(tree.body)), tree.places)
+        return array.within(spelling.ATOM), ATOM
 
     def show_resized(self, tree: kinds.Resized) -> Text:
         return f"{self.text(tree.body, ATOM)}.reshape{self.shape(tree.shape)}", ATOM
@@ -259,7 +252,7 @@ class NumPy(Printer):
 
     def show_contraction(self, tree: kinds.Contraction) -> Text:
         parts = [repr(tree.subscripts), *(self.text(operand) for operand in tree.operands)]
-        if len(tree.operands) > 2:
+        if len(tree.operands) > 2:  # else NumPy runs one loop nest over all labels
             parts.append("optimize=True")
         return f"np.einsum({', '.join(parts)})", ATOM
 
@@ -407,9 +400,7 @@ class NumPy(Printer):
         ]
         operands: dict[sympy.Symbol, spelling.Text] = {}
         for position, argument in enumerate(tree.arguments):
-            text, precedence = self._loosely(argument)
-            level = spelling.ATOM if precedence >= ATOM else spelling.SUM
-            operands[slot(position)] = spelling.Text(text, level)
+            operands[slot(position)] = _operand(self._loosely(argument))
         try:
             result = scalar_text(tree.function(*values, evaluate=False), operands)
         except PrintMethodNotImplementedError as error:
@@ -443,6 +434,12 @@ class NumPy(Printer):
         arguments = [self.text(argument) for argument in tree.arguments]
         text = tree.operation.numpy(arguments, tree.parameters, tree.output)
         return f"{text}[{tree.output}]" if tree.operation.has_tuple_text else text, ATOM
+
+
+def _operand(bare: Text) -> spelling.Text:
+    """Return a text for the functions of `numpy_spelling`, which only tell atoms from others."""
+    text, precedence = bare
+    return spelling.Text(text, spelling.ATOM if precedence >= ATOM else spelling.SUM)
 
 
 def _quotient(factors: Sequence[str], divisors: Sequence[str]) -> Text:
