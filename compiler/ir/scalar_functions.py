@@ -423,13 +423,9 @@ def _with_zero_powers(product: sympy.Expr) -> sympy.Expr:
             power = base**exponent
             for _ in range(order):
                 power = xlogy(power, base)
-<<<<<<< HEAD
-            others = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
-            return power * _with_zero_powers(sympy.Mul(*(b**e for b, e in others.items())))
-=======
             other_factors = {b: e for b, e in factors.items() if b not in (base, sympy.log(base))}
-            return sympy.Mul(power, *(b**e for b, e in other_factors.items()))
->>>>>>> f3a2029 (Transposes of operations by one function, formulas that do not depend on hash seeds, plainer names)
+            others = sympy.Mul(*(b**e for b, e in other_factors.items()))
+            return power * _with_zero_powers(others)
     return sympy.Mul(*(base**exponent for base, exponent in factors.items()))
 
 
