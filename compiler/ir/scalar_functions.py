@@ -40,6 +40,11 @@ class ScalarFunction(sympy.Function):
 
     _scipycode = _numpycode
 
+    def _eval_evalf(self, prec: int) -> sympy.Expr | None:
+        # SymPy takes mpmath's function of the name, if there is one: its sinc is another one.
+        definition = self.definition() if all(x.is_finite for x in self.args) else None
+        return super()._eval_evalf(prec) if definition is None else definition._evalf(prec)
+
 
 class log1p(ScalarFunction):
     """log(1 + x), accurate near 0."""
@@ -108,6 +113,10 @@ class scaled_normcdf(ScalarFunction):
     """Φ(x) exp(min(x, 0)² / 2), which does not underflow."""
 
     numpy_text = "np.exp(scipy.special.log_ndtr({0}) + np.square(np.minimum({0}, 0)) / 2)"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return normcdf(x) * sympy.exp(sympy.Min(x, 0) ** 2 / 2)
 
 
 class log_normcdf(ScalarFunction):
