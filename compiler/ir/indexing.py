@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from types import EllipsisType
+from types import EllipsisType, NoneType
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ def take(node: Node, index: object) -> Node:
     output: list[Any] = []
     sizes: dict[Any, Dimension] = {}
     for position, part in enumerate(parts):
+        if position == _first_table_axis(parts, tables):
+            output += table_axes
+        if part is Ellipsis:
+            continue
         if part is None:
             output.append(("new", position))
             sizes[output[-1]] = sympy.S.One
@@ -37,8 +41,6 @@ def take(node: Node, index: object) -> Node:
         size = node.shape[len(labels)]
         label, selected = ("axis", position), ("out", position)
         labels.append(label)
-        if position == _first_table_axis(parts, tables):
-            output += table_axes
         if position in tables:
             table = tuple(map(int, tables[position].flat))
             factors.append((Gather(table, size), (entry, label)))
@@ -69,7 +71,8 @@ def merged(axes: Sequence[tuple[Any, Any]], flat: Any, name: tuple[str, int]) ->
 
 
 def _entries(index: tuple[object, ...], node: Node) -> list[object]:
-    """List the entries of an index, one for each axis, and `None` for new axes."""
+    """List the entries of an index, one for each axis, `None` for new axes, and `...` where it
+    stands for no axis: it may separate arrays of positions, too."""
     count = sum(part is not None and part is not Ellipsis for part in index)
     if count > node.ndim:
         raise ShapeError(f"{count} indices for an array of shape {shape_text(node.shape)}")
@@ -81,7 +84,7 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
         if isinstance(part, np.ndarray) and not part.ndim:
             part = part[()]
         if isinstance(part, EllipsisType):
-            parts.extend(unindexed)
+            parts.extend(unindexed or [part])
             unindexed = []
         else:
             parts.append(part)
@@ -91,7 +94,9 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
 def _tables(parts: Sequence[object], shape: Shape) -> dict[int, np.ndarray]:
     """Return the arrays of positions in an index, broadcast to one shape, by their places."""
     tables: dict[int, np.ndarray] = {}
-    axes = itertools.accumulate((part is not None for part in parts), initial=0)
+    axes = itertools.accumulate(
+        (part is not None and part is not Ellipsis for part in parts), initial=0
+    )
     for place, (part, axis) in enumerate(zip(parts, axes, strict=False)):
         if isinstance(part, (list, np.ndarray)):
             tables[place] = _table(part, shape[axis])
@@ -104,10 +109,11 @@ def _tables(parts: Sequence[object], shape: Shape) -> dict[int, np.ndarray]:
 
 def _first_table_axis(parts: Sequence[object], tables: Mapping[int, np.ndarray]) -> int:
     """Return the place in an index at which the result has the axes of `tables`: as in NumPy where
-    the first position stands, or in front if a slice separates positions."""
-    places = [i for i, part in enumerate(parts) if part is not None and not isinstance(part, slice)]
+    the first position stands, or in front if a slice, None or ... separates positions."""
     if not tables:
         return -1
+    separators = (slice, EllipsisType, NoneType)
+    places = [i for i, part in enumerate(parts) if not isinstance(part, separators)]
     return places[0] if places[-1] - places[0] == len(places) - 1 else 0
 
 

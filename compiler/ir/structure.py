@@ -436,8 +436,7 @@ def _is_distance(node: ir.Node) -> bool:
             if expression == sympy.Abs(ir.slot(0)):
                 return _is_difference(arguments[0], row, column)
             return _is_bernstein(expression, arguments)
-        case ir.Einsum() if node.coefficient.is_nonnegative:
-            product = _spliced(node)
+        case ir.Einsum() if (product := _spliced(node)).coefficient.is_nonnegative:
             touching = Counter(f for f in product.factors if {row, column} & {*f[1]})
             weights = [f for f in product.factors if f not in touching]
             (factor, labels), count = next(iter(touching.items()), ((node, ()), 0))

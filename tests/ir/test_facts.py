@@ -130,6 +130,7 @@ CLAIMS: list[tuple[Array, str]] = [
     (dx.exp(-s * SQUARED), "symmetric"),
     (dx.exp(-(s**2) * SQUARED / 1000), "psd"),
     (dx.exp(-dx.hypot(H, 1)), "symmetric"),
+    (dx.exp(-1 * -SQUARED), "symmetric"),
     (elementwise(1 + sympy.cosh(slot(0)), GRAM), "symmetric"),
 ]
 """Each with facts that must be found; definite or semidefinite only where that is listed."""
