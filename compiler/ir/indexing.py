@@ -3,7 +3,6 @@ too."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from types import EllipsisType, NoneType
 from typing import Any
@@ -94,12 +93,11 @@ def _entries(index: tuple[object, ...], node: Node) -> list[object]:
 def _tables(parts: Sequence[object], shape: Shape) -> dict[int, np.ndarray]:
     """Return the arrays of positions in an index, broadcast to one shape, by their places."""
     tables: dict[int, np.ndarray] = {}
-    axes = itertools.accumulate(
-        (part is not None and part is not Ellipsis for part in parts), initial=0
-    )
-    for place, (part, axis) in enumerate(zip(parts, axes, strict=False)):
+    axis = 0
+    for place, part in enumerate(parts):
         if isinstance(part, (list, np.ndarray)):
             tables[place] = _table(part, shape[axis])
+        axis += part is not None and part is not Ellipsis
     try:
         return dict(zip(tables, np.broadcast_arrays(*tables.values()), strict=True))
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partialmethod, reduce
 from typing import NamedTuple
 
 import sympy
@@ -114,6 +115,8 @@ def expression_level(expression: sympy.Expr) -> int:
             return PRODUCT
         case sympy.Pow():
             return {sympy.S.Half: ATOM, -sympy.S.Half: PRODUCT}.get(expression.exp, POWER)
+        case sympy.S.NaN:  # has no order
+            return ATOM
         case sympy.Number():
             return ATOM if expression >= 0 and getattr(expression, "q", 1) == 1 else PRODUCT
     return ATOM
@@ -152,12 +155,6 @@ class _ScalarPrinter(SciPyPrinter):
             terms.append(Text(text, PRODUCT, "-" if is_negative else ""))
         return str(sum_text(terms))
 
-    def _print_Max(self, expression: sympy.Max) -> str:
-        return self._fold("np.maximum", expression.args)
-
-    def _print_Min(self, expression: sympy.Min) -> str:
-        return self._fold("np.minimum", expression.args)
-
     def _print_Abs(self, expression: sympy.Abs) -> str:
         return f"np.abs({self._print(expression.args[0])})"
 
@@ -173,11 +170,11 @@ class _ScalarPrinter(SciPyPrinter):
     def _print_erfinv(self, expression: sympy.erfinv) -> str:
         return f"scipy.special.erfinv({self._print(expression.args[0])})"
 
-    def _fold(self, name: str, arguments: Sequence[sympy.Expr]) -> str:
-        text = self._print(arguments[0])
-        for argument in arguments[1:]:
-            text = f"{name}({text}, {self._print(argument)})"
-        return str(text)
+    def _fold(self, name: str, expression: sympy.Expr) -> str:
+        return reduce(lambda x, y: f"{name}({x}, {y})", map(self._print, expression.args))
+
+    _print_Max = partialmethod(_fold, "np.maximum")
+    _print_Min = partialmethod(_fold, "np.minimum")
 
 
 def scalar_text(

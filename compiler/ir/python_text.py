@@ -1,6 +1,7 @@
 """Arithmetic of sizes and loop indices as Python writes it."""
 
 from collections.abc import Iterable
+from functools import partialmethod
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -68,15 +69,12 @@ class _IndexPrinter(StrPrinter):
         parts = sorted(expression.args, key=sympy.default_sort_key)
         return " and ".join(self._print(part) for part in parts)
 
-    def _print_Max(self, expression: sympy.Max) -> str:
-        return self._extreme(self._extremes[0], expression)
-
-    def _print_Min(self, expression: sympy.Min) -> str:
-        return self._extreme(self._extremes[1], expression)
-
-    def _extreme(self, name: str, expression: sympy.Expr) -> str:
+    def _extreme(self, position: int, expression: sympy.Expr) -> str:
         arguments = sorted(expression.args, key=sympy.default_sort_key)
-        return name.format(", ".join(self._print(argument) for argument in arguments))
+        return self._extremes[position].format(", ".join(map(self._print, arguments)))
+
+    _print_Max = partialmethod(_extreme, 0)
+    _print_Min = partialmethod(_extreme, 1)
 
 
 NUMPY_EXTREMES = ("np.max([{}])", "np.min([{}])")

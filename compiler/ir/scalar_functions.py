@@ -90,8 +90,7 @@ class sigmoid(ScalarFunction):
     numpy_text = "scipy.special.expit({0})"
 
     def definition(self) -> sympy.Expr:
-        x = self.args[0]
-        return 1 / (1 + sympy.exp(-x))
+        return 1 / (1 + sympy.exp(-self.args[0]))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sigmoid(self.args[0]) * sigmoid(-self.args[0])
@@ -167,8 +166,7 @@ class relu(ScalarFunction):
     numpy_text = "np.maximum({0}, 0)"
 
     def definition(self) -> sympy.Expr:
-        x = self.args[0]
-        return sympy.Max(x, 0)
+        return sympy.Max(self.args[0], 0)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return step(self.args[0])
@@ -196,8 +194,7 @@ class step(ScalarFunction):
     numpy_text = "np.heaviside({0}, 0)"
 
     def definition(self) -> sympy.Expr:
-        x = self.args[0]
-        return sympy.Piecewise((1, x > 0), (0, True))
+        return sympy.Piecewise((1, self.args[0] > 0), (0, True))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sympy.S.Zero
@@ -218,7 +215,9 @@ class xlogy(ScalarFunction):
         x, y = self.args
         if argindex == 1:
             return self.logarithm(y)
-        return sympy.Piecewise((0, sympy.Eq(x, 0)), (x * self.logarithm(y).fdiff(), True))
+        t = sympy.Dummy()  # log(y) itself may be no logarithm: log(exp(z)) is z
+        slope = self.logarithm(t).diff(t).xreplace({t: y})
+        return sympy.Piecewise((0, sympy.Eq(x, 0)), (x * slope, True))
 
 
 class xlog1py(xlogy):

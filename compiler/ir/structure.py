@@ -53,7 +53,8 @@ def facts(node: ir.Node) -> frozenset[str]:
         case ir.Map():
             return _facts_of_map(node)
         case ir.Apply():
-            return _facts_of_apply(node)
+            argument_facts = [facts(argument) for argument, _ in node.arguments]
+            return node.operation.facts(argument_facts, node.output) - {ORTHONORMAL}
         case ir.Einsum():
             return _facts_of_einsum(node)
     return frozenset()
@@ -67,11 +68,6 @@ def _facts_of_constant(array: np.ndarray) -> frozenset[str]:
     return frozenset(
         {"lower"} if lower else {"upper"} if upper else {"symmetric"} if symmetric else ()
     )
-
-
-def _facts_of_apply(node: ir.Apply) -> frozenset[str]:
-    argument_facts = [facts(argument) for argument, _ in node.arguments]
-    return node.operation.facts(argument_facts, node.output) - {ORTHONORMAL}
 
 
 def _facts_of_sum(node: ir.Sum) -> frozenset[str]:

@@ -321,9 +321,8 @@ def of_single_entries(node: ir.Apply) -> ir.Node | None:
 def inverse_of_orthogonal(node: ir.Apply) -> ir.Node | None:
     """Q⁻¹ = Qᵀ."""
     matrix, labels = node.arguments[0]
-    if node.operation is not INVERSE or "orthogonal" not in facts(matrix):
-        return None
-    if labels != tuple(range(len(node.stack))):
+    is_unbroadcast = labels == tuple(range(len(node.stack)))
+    if node.operation is not INVERSE or "orthogonal" not in facts(matrix) or not is_unbroadcast:
         return None
     return ir.einsum([(matrix, (*labels, "i", "j"))], (*labels, "j", "i"))
 
@@ -365,9 +364,8 @@ def of_transpose(node: ir.Apply) -> ir.Node | None:
 def inverse_of_diagonal(node: ir.Apply) -> ir.Node | None:
     """diag(v)⁻¹ = diag(1/v)."""
     inner = node.arguments[0][0]
-    if node.operation is not INVERSE or node.stack:
-        return None
-    if not isinstance(inner, ir.Einsum) or inner.contracted:
+    is_inverse = node.operation is INVERSE and not node.stack
+    if not is_inverse or not isinstance(inner, ir.Einsum) or inner.contracted:
         return None
     deltas = [factor for factor, _ in inner.factors if isinstance(factor, ir.Delta)]
     vectors = [f for f in inner.factors if not isinstance(f[0], ir.Delta)]

@@ -50,7 +50,13 @@ def is_enclosed(text: str) -> bool:
 EXPRESSIONS = [
     *(x + y, x * y, x / y, x**2, 1 / x, sympy.sqrt(x), 1 / sympy.sqrt(x), x**y, -x, 2 - x),
     *(sympy.Mod(x, y), sympy.pi, sympy.pi * x, sympy.Float(0.5), sympy.Integer(3)),
-    *(sympy.Rational(1, 3), -sympy.S.Half, sympy.oo, sympy.Piecewise((x, x > 0), (y, True))),
+    *(
+        sympy.Rational(1, 3),
+        -sympy.S.Half,
+        sympy.oo,
+        sympy.nan,
+        sympy.Piecewise((x, x > 0), (y, True)),
+    ),
 ]
 
 

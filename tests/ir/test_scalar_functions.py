@@ -40,3 +40,17 @@ def test_constant_parts_of_functions(name: str) -> None:
     values = {"x": np.array([1.0, -2.0])}
     expected = eval(function.declarations[""], {"np": np, "scipy": scipy, **values})
     np.testing.assert_allclose(evaluate(node, values, {}), expected)
+
+
+def test_slope_where_the_logarithm_of_an_argument_is_none() -> None:
+    x, y = slot(0), slot(1)
+    slope = scalar_functions.derivative(scalar_functions.xlogy(x, sympy.exp(y)), y)
+    assert float(scalar_functions.evaluate(slope, [np.float64(3.0), np.float64(0.5)])) == 3
+
+
+def test_texts_of_functions_without_a_slope() -> None:
+    """Where a branch is infinite the slope is nan, which is written, and has no order."""
+    d, x = dx.vector("d", 2), dx.vector("x", 2)
+    text = dx.function("f", [d, x], dx.huber(d, x) * abs(x)).formula("jacobian", "d", "numpy")
+    jacobian = eval(text, {"np": np, "d": np.array([-1.0, 1.0]), "x": np.array([2.0, 3.0])})
+    np.testing.assert_array_equal(np.diagonal(jacobian), [np.nan, 6.0])
