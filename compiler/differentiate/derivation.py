@@ -64,6 +64,7 @@ ADJOINT_REASON = (
 """Reason for the step from the differential of a loop over time to its adjoint."""
 
 MAX_LINES = 400
+"""Most lines of a derivation; each line expands the differentials of one subexpression at least."""
 
 NO_PRIMALS: Mapping[str, Node] = {}
 

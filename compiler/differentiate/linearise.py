@@ -54,6 +54,7 @@ def pull_back(
 def jacobians(nodes: Sequence[Node], leaf: Leaf, tangent: Leaf) -> list[Node]:
     """Derive d node / d leaf, of shape (*node.shape, *leaf.shape), projected for `leaf`."""
     jvps = push_forward(nodes, {leaf: tangent})
+    # Deltas of the basis tangents vanish only in products, so sums that hold them are expanded.
     results = simplify([jacobian_of_linear(jvp, tangent) for jvp in jvps], expand=True)
     return simplify([project(jacobian, leaf) for jacobian in results], expand=True)
 
@@ -92,6 +93,7 @@ def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
     (columns,) = substitute([jvp], {tangent: basis}, tangent.shape)
     output_labels = [*range(jvp.ndim)]
     input_labels = [("in", axis) for axis in range(tangent.ndim)]
+    # A JVP that is zero for every tangent does not depend on it, and has no stacked axes.
     is_stacked = columns.ndim > jvp.ndim or not tangent.ndim
     labels = [*input_labels, *output_labels] if is_stacked else output_labels
     sizes = dict(zip(input_labels, tangent.shape, strict=True))

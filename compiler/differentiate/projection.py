@@ -43,7 +43,7 @@ def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
     if isinstance(node, Sum):
         symmetric = [term for term in node.terms if "symmetric" in facts(term)]
         general = tuple(term for term in node.terms if term not in symmetric)
-        if symmetric and general:
+        if symmetric and general:  # halves of a symmetric term would only be added up again
             return Sum((*symmetric, _symmetric_part(Sum(general, node.shape), axes)), node.shape)
     swapped = (*axes[:-2], axes[-1], axes[-2])
     halves = tuple(einsum([(node, labels)], axes, sympy.S.Half) for labels in (axes, swapped))

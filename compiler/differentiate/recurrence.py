@@ -70,8 +70,9 @@ def run_recurrence(
 ) -> list[Array]:
     """Return the states of a loop, an array (T + 1, *carry) for each carry.
 
-    carries: with their starts; slices: with arrays (T, ...); parameters: with what all steps read.
-    following: the carries after a step, expressions of the placeholders. length: T.
+    carries: placeholders with the arrays at the start; slices: with arrays (T, ...), an entry for
+    each step; parameters: with the arrays that all steps read. following: the carries after a step,
+    expressions of the placeholders. length: T.
     singular: squares of lengths at whose zeros steps have no finite slope. injections: the slices
     that are added to a carry, if the step is linear in both. names: of placeholders in formulas, if
     other than their own.
@@ -355,6 +356,7 @@ class _Recurrence:
     @cached_property
     def _differential(self) -> list[Node]:
         """The tangents of the carries after a step, where all operands vary."""
+        # Derived once for all points: operands that do not vary get the tangent 0 there.
         return simplify(differential(self._following, dict(self._tangents.items())))
 
     def differential(self, at: Point) -> tuple[Array, ...]:

@@ -242,7 +242,8 @@ class _Spectrum:
         )
 
     def _pack_product(self, product: Product) -> Product | None:
-        """Pack all eigenvectors of a product that are two at an index; None if there are none."""
+        """Pack the eigenvectors at all indices that a pair of them shares; None if no index can be
+        packed."""
         positions_at: dict[int, list[int]] = {}
         stack_labels: dict[int, Labels] = {}
         for position, (node, labels) in enumerate(product.factors):
@@ -268,7 +269,7 @@ class _Spectrum:
         return None
 
     def _are_a_pair(self, factors: Sequence[Factor]) -> bool:
-        """Tell whether the vectors at one index are two, and those of `EIG` V and V⁻¹."""
+        """Tell whether the vectors at one index are two, one of them of V⁻¹ for `EIG`."""
         inverted = [node for node, _ in factors if not self.contains(node)]
         return len(factors) == 2 and len(inverted) == (self.operation is EIG)
 

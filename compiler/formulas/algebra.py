@@ -274,7 +274,7 @@ def matmul(*factors: Tree) -> Tree:
         else:
             scalars.append(parts[0])
             pending[:0] = parts[1]
-    if len(chain) > 1:
+    if len(chain) > 1:  # of identities alone, one is left
         chain = [factor for factor in chain if not isinstance(factor, kinds.Identity)] or chain[:1]
     return scale(ONE, scalars, embedded(chain) or _chain_product(chain))
 
@@ -311,7 +311,7 @@ def _append(chain: list[Tree], factor: Tree) -> None:
     product = _product_of_neighbours(chain[-1], factor) if chain else None
     if product is None:
         chain.append(factor)
-    else:
+    else:  # which may be joined with the factor before it, in turn
         chain.pop()
         _append(chain, product)
 

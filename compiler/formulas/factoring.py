@@ -45,7 +45,7 @@ def factor(tree: kinds.Add) -> Tree:
     best = _add_like_terms(tree)
     while isinstance(best, kinds.Add):
         candidates = list(_candidates(best))
-        if len(best.terms) <= MAX_TERMS_TWO_STEPS:
+        if len(best.terms) <= MAX_TERMS_TWO_STEPS:  # a first step may lengthen the text
             candidates += [
                 (second, first_saving + second_saving)
                 for candidate, first_saving in candidates

@@ -45,8 +45,8 @@ Measure = Callable[[Tree], int]
 def name_repeated_parts(
     tree: Tree, definitions: Sequence[Definition], measure: Measure, reserved: set[str]
 ) -> DefinedTree:
-    """Define the parts that a formula repeats, each before the definitions that use it. Not an
-    inverse is defined, but the inverted matrix. reserved: names that no part may have."""
+    """Define the parts that a formula repeats, each before the definitions that use it. In place of
+    an inverse the inverted matrix is defined. reserved: names that no part may have."""
     definitions = list(definitions)
     numbers = count(len(definitions) + 1)
     while True:

@@ -336,7 +336,7 @@ def power(base: Array, exponent: Array) -> Array:
         return elementwise(ir.slot(0) ** ir.slot(1), base, exponent)
     if number == 1:
         return broadcast_to(base, shape)
-    if number in (2, 3):
+    if number in (2, 3):  # products: rules for products see the factors
         base = broadcast_to(base, shape)
         labels = tuple(range(base.ndim))
         return Array(ir.einsum([(base.node, labels)] * int(number), labels))

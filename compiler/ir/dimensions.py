@@ -135,7 +135,7 @@ def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
     """Evaluate a coefficient or dimension; inf or nan where it divides by 0."""
     values = {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
     value = expression.xreplace(values)
-    if value.is_finite is False:
+    if value.is_finite is False:  # SymPy's 1/0 has no sign; NumPy's has the numerator's
         numerator = float(sympy.fraction(expression)[0].xreplace(values))
         return math.copysign(math.inf, numerator) if numerator else math.nan
     return int(value) if value.is_Integer else float(value)

@@ -444,7 +444,7 @@ def assumed_matrix(node: Node) -> Node | None:
 
 def topological(roots: Iterable[Node]) -> list[Node]:
     """List every node below `roots`, children before parents, in a deterministic order."""
-    order: list[Node] = []
+    order: list[Node] = []  # without recursion: graphs may be deeper than Python's stack
     visited: set[Node] = set()
     pending: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while pending:

@@ -82,7 +82,7 @@ def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
 
 
 def _natural(size: sympy.Expr) -> sympy.Expr:
-    """Let any size be 0."""
+    """Let any size be 0: symbols of sizes are positive, so that SymPy would prove n >= 1."""
     return size.xreplace(
         {s: sympy.Symbol(s.name, integer=True, nonnegative=True) for s in size.free_symbols}
     )

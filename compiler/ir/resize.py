@@ -50,6 +50,6 @@ def with_parts(
         return change(part)
 
     for node in topological([root]):
-        is_constant = isinstance(node, Constant)
+        is_constant = isinstance(node, Constant)  # made of an array, not of its fields
         new[node] = node if is_constant else change_node(type(node)(*map(renewed, node.fields)))
     return new[root]

@@ -67,6 +67,7 @@ def is_nonnegative_product(factors: Iterable[ir.Factor]) -> bool:
 
 def _expression(node: ir.Map) -> sympy.Expr:
     """Return the function's expression, with the signs of its arguments as assumptions."""
+    # None leaves a sign open; False would say that no entry can be positive.
     signed = {
         ir.slot(position): sympy.Dummy(
             real=True,

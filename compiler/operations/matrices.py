@@ -58,7 +58,9 @@ def each_matrix(
     """Apply `compute`, a function of matrices, to each matrix of stacks that broadcast."""
     stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
     full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
-    if 0 in stack:  # the results of some regular matrices have the shapes
+    # The results of some regular matrices have the shapes. At the identity itself the discrete
+    # Lyapunov equation is singular, so half of it is taken.
+    if 0 in stack:
         examples = compute(*(np.eye(*a.shape[-2:]) / 2 for a in arguments))
         return tuple(np.empty(stack + example.shape) for example in examples)
     results = [compute(*(array[index] for array in full)) for index in np.ndindex(stack)]

@@ -11,6 +11,7 @@ from derivatrix.compiler.operations.pivots import reciprocal
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     u, s, vh = np.linalg.svd(arguments[0], full_matrices=False)
+    # the tolerance of np.linalg.matrix_rank, by which the text decides, too
     if not (s > max(arguments[0].shape[-2:]) * np.finfo(s.dtype).eps * s[..., :1]).all():
         raise np.linalg.LinAlgError("the matrix is not of full rank")
     return (np.swapaxes(vh, -1, -2) / s[..., None, :] @ np.swapaxes(u, -1, -2),)

@@ -32,6 +32,7 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     matrix = arguments[0]
     q, r = np.linalg.qr(matrix)
+    # Columns of unit length: independent ones may differ in size by more than rounding allows.
     lengths = np.linalg.norm(matrix, axis=-2, keepdims=True)
     if not (lengths.all() and (np.linalg.matrix_rank(matrix / lengths) == matrix.shape[-1]).all()):
         raise np.linalg.LinAlgError("the columns are linearly dependent")
