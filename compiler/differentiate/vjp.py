@@ -130,10 +130,10 @@ def _transpose_operation(
     for position, (argument, labels) in enumerate(node.arguments):
         if argument not in varying:
             continue
-        if position in operation.transposes:
-            share = operation.transposes[position](point, placeholders[node.output])
-        elif position in joint_shares:
+        if position in joint_shares:
             share = joint_shares[position]
+        elif position in operation.transposes:
+            share = operation.transposes[position](point, placeholders[node.output])
         else:
             raise UnsupportedError(
                 f"{operation.name} has no rule for its transpose by argument {position}"

@@ -159,16 +159,16 @@ class _ScalarPrinter(SciPyPrinter):
         return f"np.abs({self._print(expression.args[0])})"
 
     def _print_polygamma(self, expression: sympy.polygamma) -> str:
-        order, x = map(self._print, expression.args)
         if expression.args[0] == 0:
-            return f"scipy.special.digamma({x})"
-        return f"scipy.special.polygamma({order}, {x})"
+            return f"scipy.special.digamma({self._print(expression.args[1])})"
+        return self._special(expression)
 
-    def _print_zeta(self, expression: sympy.zeta) -> str:
-        return f"scipy.special.zeta({', '.join(map(self._print, expression.args))})"
+    def _special(self, expression: sympy.Function) -> str:
+        """Print a function that SciPy calls as SymPy does."""
+        arguments = ", ".join(map(self._print, expression.args))
+        return f"scipy.special.{type(expression).__name__}({arguments})"
 
-    def _print_erfinv(self, expression: sympy.erfinv) -> str:
-        return f"scipy.special.erfinv({self._print(expression.args[0])})"
+    _print_zeta = _print_erfinv = _special
 
     def _fold(self, name: str, expression: sympy.Expr) -> str:
         return reduce(lambda x, y: f"{name}({x}, {y})", map(self._print, expression.args))
