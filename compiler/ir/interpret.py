@@ -93,9 +93,7 @@ def _einsum(
 
 def _align(array: np.ndarray, labels: Sequence[int], stacked: int) -> np.ndarray:
     """Bring the stacked axes into order, with axes of length 1 for missing ones."""
-    core = array.ndim - len(labels)
     order = [labels.index(label) for label in sorted(labels)]
     array = array.transpose(*order, *range(len(labels), array.ndim))
-    shape = iter(array.shape[: len(labels)])
-    full = tuple(next(shape) if label in labels else 1 for label in range(stacked))
-    return array.reshape(full + array.shape[array.ndim - core :])
+    missing = tuple(label for label in range(stacked) if label not in labels)
+    return np.expand_dims(array, missing)

@@ -18,7 +18,7 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.canonical import canonical_labels
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.product import Product
-from derivatrix.compiler.ir.signs import is_nonnegative_product, is_positive
+from derivatrix.compiler.ir.signs import is_nonnegative, is_nonnegative_product, is_positive
 
 DIAGONAL = frozenset({"symmetric", "lower", "upper", "diagonal"})
 DECLARED_FACTS = {
@@ -426,7 +426,10 @@ def _is_distance(node: ir.Node) -> bool:
     row, column = _last_axes(node)
     match node:
         case ir.Sum():
-            return all(_is_nonnegative_number(term) or _is_distance(term) for term in node.terms)
+            return all(
+                _is_distance(term) if ir.literal(term) is None else is_nonnegative(term)
+                for term in node.terms
+            )
         case ir.Map():
             expression, arguments = node.expression, node.arguments
             if expression == sympy.Abs(ir.slot(0)):
@@ -445,12 +448,6 @@ def _is_distance(node: ir.Node) -> bool:
             has_last_axes = labels[-2:] == (row, column) and factor.ndim == len(labels)
             return count == 1 and has_last_axes and _is_distance(factor)
     return False
-
-
-def _is_nonnegative_number(node: ir.Node) -> bool:
-    """Return whether every entry of a node is the same number, which is not negative."""
-    number = ir.literal(node)
-    return number is not None and bool(number.is_nonnegative)
 
 
 def _is_conditionally_semidefinite(node: ir.Node) -> bool:
