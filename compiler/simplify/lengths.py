@@ -18,6 +18,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.ir.scalar_functions import INFINITE
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.occurrences import factor_occurrences
 from derivatrix.compiler.simplify.squares import roots, slots_of, variables
@@ -140,7 +141,7 @@ def _split_squares(
 def _lengths(node: ir.Node) -> frozenset[ir.Node]:
     """Return the squares and arrays whose roots and absolute values a node depends on."""
     match node:
-        case ir.Map():
+        case ir.Map() if not node.expression.has(*INFINITE):
             slots = slots_of(node)
             absolute = [part.args[0] for part in node.expression.atoms(sympy.Abs)]
             bases = [*(power.base for power in roots(node)), *absolute]
@@ -169,7 +170,8 @@ def _involves(node: ir.Node, lengths: frozenset[ir.Node]) -> bool:
     if node in lengths:
         return True
     match node:
-        case ir.Map():
+        # SymPy cannot order an infinite branch and its slope, which is nan, in one expression.
+        case ir.Map() if not node.expression.has(*INFINITE):
             return any(_involves(argument, lengths) for argument in node.arguments)
         case ir.Sum():
             return any(_involves(term, lengths) for term in node.terms)
