@@ -26,6 +26,11 @@ def _selection(positions: np.ndarray, rows: int) -> np.ndarray:
     return np.where(np.isfinite(positions)[..., None], is_selected, np.nan)
 
 
+def _row_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    matrix, positions = cores
+    return ((positions[0], matrix[1]),)
+
+
 def _sum_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
     rows, positions, ones = cores
     if rows[0] != positions[0]:
@@ -49,7 +54,7 @@ ROWS_AT: Operation = register(
     Operation(
         name="rows_at",
         ranks=(2, 1),
-        shapes=lambda cores, parameters: ((cores[1][0], cores[0][1]),),
+        shapes=_row_shapes,
         requires=lambda cores: (cores[0][0] - 1,),
         value=lambda arguments, parameters: (
             _selection(arguments[1], arguments[0].shape[-2]) @ arguments[0],
