@@ -39,6 +39,7 @@ from derivatrix.templates.support.cpu import (
     batch_last,
     blas,
     cholesky,
+    eigen,
     extrema,
     lu,
     panels,
@@ -864,3 +865,20 @@ def test_kernels_that_fail(precision: tuple[type, float], name: str) -> None:
     assert record.kernel is not None
     succeeded = helper(record.kernel)(*arguments, *results)
     assert not succeeded or np.isnan(results[0][1]).any()
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_eigenvalues_of_large_and_small_matrices(real: type) -> None:
+    """OpenBLAS scales such matrices, and not their eigenvalues back."""
+    (stack,) = _square(real, 1, 4)
+    expected, vectors = np.empty((1, 4), real), np.empty((1, 4, 4), real)
+    assert eigen.real_eigenvectors(stack, expected, vectors)
+    largest, tiny = np.finfo(real).max / 100, np.finfo(real).tiny
+    for scale in (2.0**40, 2.0**-45, largest, tiny):
+        scale = real(2.0 ** np.round(np.log2(scale)))
+        values, scaled_vectors = np.empty_like(expected), np.empty_like(vectors)
+        assert eigen.real_eigenvectors(stack * scale, values, scaled_vectors)
+        np.testing.assert_allclose(values / scale, expected, rtol=50 * np.finfo(real).eps)
+        np.testing.assert_allclose(scaled_vectors, vectors, atol=50 * np.finfo(real).eps)
+    values = np.empty((1, 0), real)
+    assert eigen.real_eigenvalues(np.empty((1, 0, 0), real), values)

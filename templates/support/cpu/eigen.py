@@ -2,6 +2,8 @@
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
+import math
+
 import numpy as np
 
 from ..common.module import LEADING_RATIO
@@ -116,12 +118,26 @@ def sort_ascending(values, places):
             places[j], places[j - 1] = places[j - 1], places[j]
 
 
+@compiled()
+def power_of_two_above(a):
+    """Return a power of two that is at least as large as all entries of a matrix, but for the
+    largest numbers of its type, and not much larger."""
+    largest = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            largest = max(largest, abs(a[i, j]))
+    limit = 1000 if a.itemsize == 8 else 100
+    exponent = math.frexp(largest)[1]
+    return math.ldexp(a.dtype.type(1), min(max(exponent, -limit), limit))
+
+
 @compiled(counted=True)
 def real_eigen(job, a, values, rows):
     """Compute the eigenvalues of a matrix, unsorted, and with job VECTORS its eigenvectors as rows.
     False where an eigenvalue is not real, or LAPACK does not converge.
 
-    LAPACK reads the matrix as its transpose: its left eigenvectors are our right ones.
+    LAPACK reads the matrix as its transpose: its left eigenvectors are our right ones. It scales
+    very large and small matrices, and OpenBLAS's does not scale their eigenvalues back.
     """
     n = len(values)
     info = zeros((1,), np.int32)
@@ -130,11 +146,16 @@ def real_eigen(job, a, values, rows):
     none = empty((1, 1), a.dtype)
     size = 64 * n + 64
     work = empty((size,), a.dtype)
-    copy_entries(a, copy)
+    scale = power_of_two_above(a)
+    for i in range(n):
+        for j in range(n):
+            copy[i, j] = a[i, j] / scale
     if n > 0:
         order = len(rows)
         tail = (work, size, info)
         lapack_geev((job, NO, n, copy, n, values, imaginary, rows, order, none, 1, *tail))
+    for i in range(n):
+        values[i] *= scale
     for part in imaginary:
         if part != 0:
             return False
