@@ -136,6 +136,11 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
         raise ShapeError(
             f"einsum {shown(subscripts)}: the output {shown(output)} is not a choice of inputs"
         )
+    if leading and not dots:
+        raise ShapeError(
+            f"einsum {shown(subscripts)}: the output has no ... for the leading axes; sum them by "
+            "letters"
+        )
     nodes = [part.node for part in parts]
     return Array(ir.einsum(zip(nodes, labels, strict=True), output_labels))
 

@@ -430,7 +430,10 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
         replacements[ir.slot(position)] = ir.slot(nodes.index(node))
     expression = expression.subs(replacements, simultaneous=True)
     if not nodes or not expression.free_symbols:
-        number = expression.evalf() if expression.is_number else expression
+        try:
+            number = expression.evalf() if expression.is_number else expression
+        except ValueError as error:  # of mpmath, outside of a function's domain
+            raise DeclarationError(f"a constant part is {expression}: {error}") from error
         if not number.is_finite or not number.is_real:
             raise DeclarationError(f"a constant part is {expression}, no finite real number")
         return Array(ir.full(expression, shape))

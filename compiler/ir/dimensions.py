@@ -174,7 +174,9 @@ def readings(shapes: Sequence[Shape]) -> dict[sympy.Symbol, Reading]:
             is_polynomial = not length.has(sympy.Min)
             if len(unread) == 1 and is_polynomial and sympy.Poly(length, unread[0]).degree() == 1:
                 factor = length.coeff(unread[0], 1)
-                value = sympy.expand(LENGTH - length.coeff(unread[0], 0)) / factor
+                # SymPy takes sizes for positive
+                divisor = factor if factor.is_number else sympy.Max(1, factor, evaluate=False)
+                value = sympy.expand(LENGTH - length.coeff(unread[0], 0)) / divisor
                 exact = factor == 1
                 value = value if exact else sympy.floor(value)
                 result[unread[0]] = Reading(position, axis, value, exact)

@@ -269,6 +269,8 @@ BAD = [
     (lambda: dx.inv(Aa), ShapeError, "square"),
     (lambda: dx.det(xa), ShapeError, "axes"),
     (lambda: dx.einsum("ij,jk", Xa, Aa), ShapeError, "index j"),
+    (lambda: dx.einsum("...j->j", Xa), ShapeError, "leading axes"),
+    (lambda: dx.erfinv(2), DerivatrixError, "erfinv.*-1 <= x <= 1"),
     (lambda: dx.solve_sylvester(Xa, Xa, Aa), ShapeError, "right-hand side"),
     (
         lambda: dx.concatenate([Xa, Aa[:, :2]]),

@@ -354,6 +354,18 @@ def test_products_of_a_matrix_with_itself_are_told_from_others() -> None:
         assert product.routine == routine
 
 
+def test_sizes_beside_an_empty_one() -> None:
+    """k n is 0 for k = 0: n is read as 0, not by a division by 0."""
+    k, n = dx.dims("k n")
+    A, B = dx.matrix("A", k, k * n), dx.matrix("B", k, 2)
+    module = dx.compile(dx.function("f", [A, B], dx.sum(A**2) + dx.sum(B)))
+    assert module.value(np.ones((0, 0)), np.ones((0, 2))) == 0
+    assert module.gradient(np.ones((0, 0)), np.ones((0, 2))).A.shape == (0, 0)
+    assert module.value(np.ones((2, 6)), np.ones((2, 2))) == 16
+    with pytest.raises(ValueError, match=r"shape \(0, 3\)"):
+        module.value(np.ones((0, 3)), np.ones((0, 2)))
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_with_triangular_matrices_leave_out_zeros(turned: bool) -> None:
     lower, upper = ir.Leaf("L", (n, n), "lower"), ir.Leaf("U", (n, n), "upper")
