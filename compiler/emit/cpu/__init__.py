@@ -10,7 +10,7 @@ TARGET = Target(
     place="",
     conventions=(
         "kernels take C-contiguous arrays of one type and numbers, and fill the arrays given last",
-        "kernels compute rows `part` of `parts`, or some of all samples, `first` or later ones",
+        "a `share` computes rows `part` of `parts`; a `part` sums `first` or later samples",
     ),
     plan=threaded_plan,
     emit=emit,
