@@ -182,12 +182,6 @@ def all_files() -> tuple[str, ...]:
     return tuple(sorted(f"{folder.name}/{name}" for folder, name in files if name.endswith(".py")))
 
 
-@cache
-def definitions(files: tuple[str, ...]) -> dict[str, str]:
-    """Map the names that files of the support define, given as "cpu.blas", to these files."""
-    return {name: file for file in files for name in _contents(f"{SUPPORT}.{file}").definitions}
-
-
 def is_defined(path: str) -> bool:
     """Return whether the support has a function, "target.file.function"."""
     file, _, name = path.rpartition(".")

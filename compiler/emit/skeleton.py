@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
@@ -10,7 +9,7 @@ import jinja2
 import numpy as np
 
 from derivatrix.compiler.emit.description import ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, definitions, support_digest, support_files
+from derivatrix.compiler.emit.imports import Imports, support_digest, support_files
 from derivatrix.compiler.emit.signatures import operand_names
 from derivatrix.compiler.emit.texts import literal, quoted
 from derivatrix.compiler.plan.steps import Plan
@@ -18,18 +17,11 @@ from derivatrix.compiler.plan.visit import all_names
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.version import VERSION
 
-FILES = (
-    *(f"common.{name}" for name in ("arguments", "linear_map", "loop_operator")),
-    *(f"cpu.{name}" for name in ("kernels", "thread_pool")),
-    *("cuda.arguments", "internals.functions", "internals.memory"),
+HELPERS = (
+    *("_Expected", "_LinAlgError", "_coerce", "_cotangents", "_deliver", "_destinations"),
+    *("_empty", "_named", "_ndarray", "_raise_shape_error", "_real"),
 )
-"""Files of the support whose functions a second file may name."""
-PACKAGES = {
-    "math": ("math",),
-    "namedtuple": ("collections", "namedtuple"),
-    "partial": ("functools", "partial"),
-}
-"""Names that a second file may import from packages."""
+"""Names of `common.arguments` that the public functions of every target refer to."""
 HEADING = ("SUPPORT", "DIGEST", "built_with", "generated")
 """The names that the heading of every module defines or imports."""
 
@@ -96,16 +88,17 @@ def data_text(
     imports: Imports,
     facts: Mapping[str, object],
     lines: Sequence[str],
+    helpers: Iterable[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """Render the second file of a module: its public constants, in capitals, `facts` for its
     support, and `lines`, the public functions; list the support files that it and the module need.
-    imports: those of the module."""
-    inner, names = Imports(), {word for line in lines for word in re.findall(r"\w+", line)}
-    for name in sorted(names & PACKAGES.keys()):
-        inner.require(*PACKAGES[name])
-    for name, file in definitions(FILES).items():
-        if name in names:
-            inner.add(f"{file}.{name}")
+    imports: those of the module. helpers: functions of the support, "target.file.function", that
+    the lines refer to besides `HELPERS`."""
+    inner = Imports()
+    inner.require("collections", "namedtuple")
+    inner.require("math")
+    for path in (*(f"common.arguments.{name}" for name in HELPERS), *helpers):
+        inner.add(path)
     support = support_files([*imports.support.values(), *inner.support.values()])
     constants = {**module.facts, "FORMULAS": module.formulas, **facts, "support": support}
     template = environment().get_template("data.py.jinja")

@@ -12,6 +12,11 @@ from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.structured import Operator, Structured, Term
 from derivatrix.compiler.structured.index_maps import IndexMap
 
+HELPERS = {
+    **dict.fromkeys(("_Operator", "_nonzero", "_packed", "_ratio", "_tri"), "common.linear_map"),
+    "_LoopOperator": "common.loop_operator",
+}
+"""Names that the expressions read, with the files of the support that define them."""
 Rename = Callable[[sympy.Expr], sympy.Expr]
 """Replaces sizes by their names at the place of the expression."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from derivatrix.compiler.emit.cpu.array_calls import FUNCTIONS
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
 from derivatrix.compiler.emit.cpu.kernel_calls import check_lines, filled_entries, kernel_call
+from derivatrix.compiler.emit.cpu.public_functions import HELPERS as HELPERS_OF_CALLS
 from derivatrix.compiler.emit.cpu.public_functions import function_lines, operator_lines
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
@@ -101,8 +102,10 @@ def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, 
         lines += wrapped_code([*check, *call.definitions, ""])
     of_arrays = functions[: len(module.functions)]
     bodies = [(f, function_lines(f, calls[f.plan.name])) for f in of_arrays]
+    helpers = [*HELPERS_OF_CALLS]
     if module.operator:
-        factory, body = operator_lines(module.operator, functions[-1])
+        factory, body, operator_helpers = operator_lines(module.operator, functions[-1])
+        helpers += operator_helpers
         lines += factory
         bodies.append((functions[-1], body))
     lines += definitions(bodies, {f"{f.name}_kernel": f"_{f.plan.name}" for f in of_arrays})
@@ -112,7 +115,7 @@ def _data(module: ModuleDescription, imports: Imports) -> tuple[str, tuple[str, 
         "conditions": {f.name: calls[f.plan.name].conditions for f in filled},
         "entries": {f.name: filled_entries(f.plan) for f in filled},
     }
-    return data_text(module, imports, facts, lines)
+    return data_text(module, imports, facts, lines, helpers)
 
 
 def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:

@@ -24,6 +24,14 @@ from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.ir.python_text import tuple_text
 from derivatrix.compiler.structured import operator_text
 
+HELPERS = (
+    *(f"cpu.kernels.{name}" for name in ("SharedKernel", "_CONVERSION_ERRORS", "_nearest")),
+    *("cpu.kernels.add_onto", "cpu.thread_pool._THREAD_POOL"),
+    *("internals.functions.ready", "internals.memory._require_arrays"),
+    *(f"internals.memory.{n}" for n in ("_require_shapes", "give_back", "shaped", "work_arrays")),
+)
+"""Functions of the support that public functions and calls of kernels refer to."""
+
 
 def function_lines(function: PublicFunction, call: KernelCall) -> list[str]:
     """Write a public function that allocates and fills the results of a kernel."""
@@ -93,9 +101,9 @@ def allocation_lines(function: PublicFunction, dtype: str) -> list[str]:
 
 def operator_lines(
     operator: OperatorDescription, function: PublicFunction
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[str], list[str]]:
     """Write the function `_make_operators`, and the body of the public function, which returns
-    Jacobians or Hessians as operators."""
+    Jacobians or Hessians as operators; list the functions of the support that they refer to."""
     plan, structured, names = function.plan, operator.structured, set[str]()
     local, expressions = local_sizes(plan), list[str]()
     for item in structured.operators:
@@ -136,7 +144,8 @@ def operator_lines(
         *(split if function.has_batch else []),
         f"return {function.returned}",
     ]
-    return wrapped_code(factory), body
+    helpers = [f"{file}.{name}" for name, file in operator_text.HELPERS.items() if name in names]
+    return wrapped_code(factory), body, helpers
 
 
 def _derivatives(function: PublicFunction) -> str:

@@ -52,7 +52,8 @@ def emit(module: ModuleDescription) -> tuple[str, str, tuple[str, ...]]:
     check_names(module, imports, device.plans, names)
     functions = [PublicFunction(function, module) for function in module.functions]
     bodies = [(function, _function_lines(function)) for function in functions]
-    return text, *data_text(module, imports, {}, definitions(bodies, {"KERNELS": "_KERNELS"}))
+    lines = definitions(bodies, {"KERNELS": "_KERNELS"})
+    return text, *data_text(module, imports, {}, lines, ["cuda.arguments._Call"])
 
 
 def _function_lines(function: PublicFunction) -> list[str]:
