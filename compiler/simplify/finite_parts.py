@@ -60,8 +60,12 @@ def with_lengths(
     def finite(node: Node) -> Node:
         if not isinstance(node, Map) or node in declared:
             return node
+        degrees = {base: degree for base, _, degree in variables(node)}
         bases = tuple((base, is_excluded(length)) for base, length, _ in variables(node))
-        return Map(_finite(node.expression, bases), node.arguments)
+        expression = _finite(node.expression, bases)
+        for base in (base for base, excluded in bases if not excluded):
+            expression = _with_flat_powers(expression, base, degrees[base])
+        return Map(expression, node.arguments)
 
     return _with_shared_functions(transformed(results, finite))
 
@@ -296,6 +300,21 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
             pieces.insert(0, (_finite(part, later_bases), sympy.Eq(base, 0)))
         return sympy.Piecewise(*pieces)
     return expression
+
+
+def _with_flat_powers(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> sympy.Expr:
+    """Make terms and factors baseᵖ with p < 0 zero where `base`, of degree d, is zero, if the slope
+    of baseᵖ⁺¹ is O(1) there: d p + d - 1 >= 0. For constant p limits are known without this."""
+    if isinstance(expression, sympy.Piecewise):
+        pieces = ((_with_flat_powers(part, base, degree), held) for part, held in expression.args)
+        return sympy.Piecewise(*pieces)
+    if isinstance(expression, sympy.Add | sympy.Mul):
+        return expression.func(*(_with_flat_powers(part, base, degree) for part in expression.args))
+    p = expression.exp if isinstance(expression, sympy.Pow) else sympy.S.Zero
+    if not p.free_symbols or p.has(base) or expression.base != base:
+        return expression
+    is_zero = sympy.And(sympy.Eq(base, 0), p < 0, degree * (p + 1) >= 1)
+    return sympy.Piecewise((0, is_zero), (expression, True))
 
 
 def _near_zero(series: Series, root: sympy.Expr) -> tuple[sympy.Expr, sympy.Basic] | None:

@@ -114,6 +114,19 @@ def test_branches_that_other_inputs_decide(size: float) -> None:
             assert not outcome.failures
 
 
+@pytest.mark.parametrize(("exponent", "slope"), [(0.5, np.nan), (1, 0), (1.5, 0), (2, 0), (3, 0)])
+def test_slopes_of_powers_with_exponents_that_are_inputs(exponent: float, slope: float) -> None:
+    s = dx.scalar("s")
+    for value in (dx.norm(x) ** s, s * (x @ x) ** (s / 2) + dx.sum(x**3)):
+        function = dx.function("f", [x, s], value, wrt=["x"])
+        gradient = written(function, "gradient", x=np.zeros(3), s=np.array(float(exponent)))
+        np.testing.assert_array_equal(gradient, np.full(3, slope))
+        at = np.array([3.0, 0, 4])
+        gradient = written(function, "gradient", x=at, s=np.array(float(exponent)))
+        assert np.isfinite(gradient).all()
+        assert gradient[1] == 0
+
+
 def test_entries_and_other_norms() -> None:
     lengths_of_two = [dx.hypot(x, y), dx.vector_norm(x - y, 3), dx.vector_norm(x + y, 1.5)]
     for length in lengths_of_two:
