@@ -46,7 +46,7 @@ from derivatrix.compiler.formulas.indexing import (
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import with_distinct_letters
 from derivatrix.compiler.formulas.sharing import complements, plain_indicators
-from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit, index_of
+from derivatrix.compiler.formulas.tree import Add, Indices, Number, Over, Tree, Unit, index_of
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, einsum, labels_of
@@ -200,9 +200,12 @@ class Notation(Builder):
             tree = algebra.add([as_chain(term) for term in tree.terms])
         if not isinstance(tree, Add):
             return as_chain(tree)
-        if node is self.root:
-            return factoring.factor(tree)
-        return factoring.factor_in_parentheses(tree)
+        is_root = node is self.root
+        total = factoring.factor(tree) if is_root else factoring.factor_in_parentheses(tree)
+        if total == Number(sympy.S.Zero):  # the terms cancel: zeros of the shape of the sum
+            shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
+            return algebra.add([], shape)
+        return total
 
     # Products
 

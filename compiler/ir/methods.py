@@ -38,6 +38,7 @@ class Methods:
     min = _method("min")
     prod = _method("prod")
     cumsum = _method("cumsum")
+    cumprod = _method("cumprod")
     trace = _method("trace")
     diagonal = _method("diagonal")
     dot = _method("dot")

@@ -418,7 +418,24 @@ class Scalars:
         if simpler is not None:
             return self.lower(simpler, slots)
         operator, arguments = _operation(expression)
-        return self.operate(operator, *(self.lower(a, slots) for a in arguments))
+        operands = [self.lower(argument, slots) for argument in arguments]
+        if operator in ("floor", "ceil"):
+            operands = [self._with_divisor(operand) for operand in operands]
+        return self.operate(operator, *operands)
+
+    def _with_divisor(self, number: int) -> int:
+        """Divide by the denominator of a product's coefficient: x * (1 / 49) is less than 1 at
+        x = 49, since both 1 / 49 and the product are rounded, and x / 49 is not."""
+        operator, _, children = self.entries[number]
+        if operator == "neg":
+            return self.operate("neg", self._with_divisor(children[0]))
+        above, *below = children if operator == "div" else (number,)
+        coefficient, factors = self._coefficient(above)
+        numerator, denominator = coefficient.as_numer_denom()
+        if denominator == 1:
+            return number
+        divisor = self.product(below, denominator)
+        return self.operate("div", self.product([*factors], numerator), divisor)
 
     def _lower_product(self, expression: sympy.Mul, slots: Mapping[sympy.Symbol, int]) -> int:
         factors, below = [], []

@@ -310,7 +310,9 @@ def _exchange_sign(node: ir.Node, a: int, b: int) -> int | None:
         case ir.Einsum() if _keys_at(node, a) == _keys_at(node, b):
             text, coefficient = _canonical_text(node, a, a)
             exchanged_text, exchanged_coefficient = _canonical_text(node, a, b)
-            return int(exchanged_coefficient / coefficient) if text == exchanged_text else None
+            if text != exchanged_text:
+                return None
+            return 1 if exchanged_coefficient == coefficient else -1
         case ir.Map():
             return _sign_of_map(node, a, b)
     return None

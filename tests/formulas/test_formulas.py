@@ -717,6 +717,12 @@ def test_arguments_without_effect_have_no_definition() -> None:
     assert render(Map(sympy.S.One, (product,)), "unicode") == "broadcast(1)"
 
 
+def test_terms_that_cancel_leave_zeros_of_their_shape() -> None:
+    v, M = dx.vector("v", n), dx.matrix("M", n, m)
+    assert repr(dx.concatenate([v, v - v])) == "Array([v; 0], shape=(2*n,))"
+    assert repr(dx.concatenate([M, M - M], 1)) == "Array([M, 0], shape=(n, 2*m))"
+
+
 def test_sums_that_keep_their_axis():
     X = dx.matrix("X", n, m)
     squares = dx.sum(X**2, axis=1, keepdims=True)

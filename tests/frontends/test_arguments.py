@@ -322,7 +322,8 @@ np.atleast_2d(x, X)[0] | X.take([0, -1], 1) | X.clip(min=0) | X.std(0, ddof=1) |
 np.var(X, 0, correction=1) | np.clip(integers, x[0], x[1]) | np.where(integers > 0, X, integers)
 np.select([x > 1, x > 0], [x, y], -3) | x[np.array(1)] | np.sum(T, ()) | np.max(y)
 np.add.accumulate(X) | np.multiply.accumulate(X, 1) | np.logaddexp.accumulate(x)
-np.maximum.reduce(X) | np.minimum.reduce(X, axis=(0, 1)) | np.logaddexp.reduce(X, 1)"""
+np.maximum.reduce(X) | np.minimum.reduce(X, axis=(0, 1)) | np.logaddexp.reduce(X, 1)
+X.cumprod(1) | G // G | G[:, None] % G[None]"""
 REFUSED = """np.maximum.accumulate(x) | np.add.reduceat(x, [0]) | x[x > 0]
 np.argmin(x) | np.emath.sqrt(x) | X.cumsum() | T.trace() | np.trace(T) | X.ravel("A")
 np.reshape(X, -1, "K") | np.reshape(X, (5, -1)) | np.diff(x, -1) | np.block([[x], x])

@@ -12,7 +12,7 @@ import derivatrix.compiler.frontends.arrays as dx
 from derivatrix import function
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.interpret import evaluate
-from derivatrix.compiler.ir.nodes import Node, slot, topological
+from derivatrix.compiler.ir.nodes import Node, einsum, slot, topological
 from derivatrix.compiler.ir.signs import is_nonnegative, is_positive
 from derivatrix.compiler.ir.structure import DECLARED_FACTS, facts, parity
 from derivatrix.compiler.simplify import simplify
@@ -270,3 +270,13 @@ def test_signs() -> None:
     for array, signs in known.items():
         assert (is_positive(array.node), is_nonnegative(array.node)) == signs
     assert not is_nonnegative(Array(simplify([(x * sympy.S.NegativeOne).node])[0]).node)
+
+
+def test_coefficients_with_sizes() -> None:
+    gradient = dx.grad(dx.var(X, ddof=1), X)
+    values = np.arange(16.0).reshape(4, 4)
+    expected = 2 * (values - values.mean()) / 15
+    np.testing.assert_allclose(evaluate(gradient.node, {"X": values}, SIZES), expected, atol=1e-14)
+    antisymmetric = (X - X.T).node
+    product = einsum([(dx.sin(X - X.T).node, (0, 1))], (0, 1), sympy.Symbol("k") - 1)
+    assert parity(antisymmetric, 0, 1) == parity(product, 0, 1) == -1

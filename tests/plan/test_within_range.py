@@ -166,3 +166,13 @@ def test_signs_stand_at_the_first_factor() -> None:
     while table.entries[value][0] in ("times", "div"):
         value = table.entries[value][2][0]
     assert table.entries[value][0] == "neg"
+
+
+def test_quotients_that_are_rounded_down() -> None:
+    """x * (1 / 49) is less than 1 at x = 49."""
+    numbers, x = np.arange(1.0, 3000), dx.vector("x", dx.dims("n"))
+    outputs = {"quotient": x // 49, "rest": x % 49, "floor": dx.floor(-x / 49)}
+    actual = dx.compile(dx.function("f", [x], outputs), kinds=["value"]).value(numbers)
+    np.testing.assert_array_equal(actual.quotient, numbers // 49)
+    np.testing.assert_array_equal(actual.rest, numbers % 49)
+    np.testing.assert_array_equal(actual.floor, -numbers // 49)
