@@ -506,8 +506,8 @@ class _Recurrence:
         self, arguments: Sequence[np.ndarray], sizes: Mapping[str, int]
     ) -> list[np.ndarray]:
         loop = self.loop
-        length = int(evaluate(loop.length, sizes))
         values = {leaf.name: a for leaf, a in zip(loop.operands, arguments, strict=True)}
+        length = len(values[loop.slices[0].name])
         states = [[np.asarray(values[leaf.name], dtype=np.float64) for leaf in loop.carries]]
         times = range(length)
         for time in reversed(times) if loop.is_reversed else times:
@@ -591,14 +591,16 @@ def value_by_index(
     for symbol, reading in readings(argument_shapes).items():
         length = sympy.Integer(arrays[reading.position].shape[len(stack) + reading.axis])
         sizes[symbol.name] = int(evaluate(reading.value.xreplace({LENGTH: length}), sizes))
-    results = tuple(
-        np.empty((*stack, *(int(evaluate(size, sizes)) for size in shape)))
-        for shape in result_shapes
+    by_index = [value([a[at] for a in arrays], sizes) for at in np.ndindex(*stack)]
+    if not by_index:
+        return tuple(
+            np.empty((*stack, *(int(evaluate(size, sizes)) for size in shape)))
+            for shape in result_shapes
+        )
+    # not of `result_shapes`: an axis of length n p says neither n nor p
+    return tuple(
+        np.reshape(parts, (*stack, *parts[0].shape)) for parts in zip(*by_index, strict=True)
     )
-    for at in np.ndindex(*stack):
-        for result, part in zip(results, value([a[at] for a in arrays], sizes), strict=True):
-            result[at] = part
-    return results
 
 
 def step_text(loop: Loop) -> str:

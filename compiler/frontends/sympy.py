@@ -318,7 +318,9 @@ def _sum(expression: sympy.Sum) -> Array:
     if body.free_symbols & set(sizes):
         raise UnsupportedError(f"the sum {expression} uses its index outside of entries")
     operands = {names[element]: value for element, value in values.items()}
-    return _scalar_expression(body, operands).sum()
+    terms = _scalar_expression(body, operands)
+    # a body without entries is added up as often as the indices say
+    return arrays.broadcast_to(terms, tuple(sizes.values())).sum()
 
 
 def _indexed(

@@ -318,10 +318,10 @@ def divide(x: Array, y: Array) -> Array:
 
 def floor_divide(x: Array, y: Array) -> Array:
     """floor(x / y), entry by entry."""
-    if ir.literal(y.node) == 0:
-        raise DeclarationError("division by the constant 0")
+    broadcast("{} // {}", x.node, y.node)
+    divide(x, y)  # raises DeclarationError for zeros in a constant
     # the quotient is a part of the function: x * (1 / y) rounds 49 // 49 to 0
-    return elementwise(sympy.floor(ir.slot(0) / ir.slot(1)), x, y, form="{} // {}")
+    return elementwise(sympy.floor(ir.slot(0) / ir.slot(1)), x, y)
 
 
 def remainder(x: Array, y: Array) -> Array:

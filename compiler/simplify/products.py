@@ -212,7 +212,7 @@ def cancel_powers(product: Product) -> Product | None:
             continue
         powers, multiplied = _powers(node), _powers(other)
         below = [*_negative_powers(node), *map(sine_of, _negative_powers(node))]
-        if any(multiplied.get(base, 0) > 0 for base in below):
+        if any(multiplied.get(base, sympy.S.Zero).is_positive for base in below):
             both = [*powers.items(), *multiplied.items()]
             expression = sympy.Mul(*(base**exponent for base, exponent in both))
             expression = with_tangents(expression)

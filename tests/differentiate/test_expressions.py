@@ -125,6 +125,14 @@ def test_gradients_of_where_leave_the_other_branch_out() -> None:
         close(evaluate(dx.hessian_diagonal(log, x).node, values, {"n": 3}), [-0.25, 0, 0])
 
 
+def test_roots_to_powers_that_vary() -> None:
+    gradient = dx.grad(dx.sum(dx.hypot(x, 1) ** x), x)
+    at = np.array([0.5, -1.5, 2.0])
+    root = np.hypot(at, 1)
+    expected = root**at * (np.log(root) + at**2 / root**2)
+    close(evaluate(gradient.node, {"x": at}, SIZES), expected)
+
+
 def test_derivatives_of_samples() -> None:
     """An expression is that of one sample, whatever is in it."""
     penalty = dx.function("penalty", [W, b, v, x], dx.sum(dx.grad(network, x) ** 2), batch=[x])

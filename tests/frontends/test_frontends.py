@@ -26,6 +26,7 @@ N, M = dx.dims("n m")
 X, A = MatrixSymbol("X", n, n), MatrixSymbol("A", m, n)
 x, y = MatrixSymbol("x", n, 1), MatrixSymbol("y", m, 1)
 s = Symbol("s")
+J, K = sympy.symbols("j k", integer=True)
 SIZES = {"n": 4, "m": 3}
 generator = np.random.default_rng(0)
 VALUES = {
@@ -92,6 +93,8 @@ SYMPY = [
     (A.applyfunc(sympy.loggamma), scipy.special.loggamma(A_)),
     (DiagonalMatrix(A), A_ * np.eye(3, 4)),
     (DiagonalMatrix(X) * x, np.diag(X_) * x_),
+    (sympy.Sum(s, (K, 0, N - 1)), 4 * s_),
+    (sympy.Sum(x[K, 0], (K, 0, N - 1), (J, 0, M - 1)), 3 * x_.sum()),
 ]
 
 

@@ -434,3 +434,10 @@ def test_symbol_of_a_step_is_no_input() -> None:
     dx.scan(lambda h, x: (kept.append(h) or h + x, None), v, X)
     with pytest.raises(DeclarationError, match="leaked"):
         dx.function("leaked", [v], kept[0] + v)
+
+
+def test_axes_that_were_merged() -> None:
+    product = dx.cumprod(dx.ravel(X))
+    values = np.linspace(0.5, 1.5, 6).reshape(2, 3)
+    actual = evaluate(product.node, {"X": values}, {"T": 2, "n": 3})
+    np.testing.assert_allclose(actual, np.cumprod(values), rtol=1e-15)
