@@ -30,7 +30,7 @@ class Row(NamedTuple):
     signature: the shapes of its arguments, as in "n n, n m" for a square matrix and one with as
     many rows, alternatives separated by "|"; or ANY_SHAPE for one array. function: the function
     that computes it, or its name if that differs. kind: whether a resulting vector is a "column", a
-    loose "row", or as the argument ("same")."""
+    loose "row", or as the arguments ("same")."""
 
     signature: str
     function: Function | str = ""
@@ -93,7 +93,7 @@ ROWS = {
     "rowmean": Row("m n", partial(library.mean, axis=1)),
     "colsum": Row("m n", partial(library.sum, axis=0), "row"),
     "colmean": Row("m n", partial(library.mean, axis=0), "row"),
-    "kron": Row("m n, p q | m, p"),
+    "kron": Row("m n, p q | m, p", kind="same"),
     "skew": Row("3"),
     "axial": Row("3 3"),
     "rotation": Row("3"),

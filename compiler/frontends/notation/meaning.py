@@ -236,7 +236,13 @@ class Meaning(Loops):
         if name == "sqrt" and literal is not None:  # stays exact, as the results of operators do
             return self.number(tree.span, sympy.sqrt(literal))
         if rule.kind == "same":
-            return replace(value, row=values[0].row, loose=values[0].loose)
+            first = next((part for part in values if not part.loose), values[0])
+            if any(part.row != first.row for part in values if not part.loose):
+                raise self.error(
+                    f"{name} of a row and a column; their product is the outer one, x*y'",
+                    tree.function.span,
+                )
+            return replace(value, row=first.row, loose=first.loose)
         return replace(value, row=rule.kind == "row", loose=rule.kind == "row")
 
     def arguments(self, tree: syntax.Call, count: int) -> list[Value]:
