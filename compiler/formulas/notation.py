@@ -24,6 +24,7 @@ from derivatrix.compiler.formulas.build import (
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.entries import by_entries
+from derivatrix.compiler.formulas.entrywise import spread
 from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
     as_chain,
@@ -46,7 +47,7 @@ from derivatrix.compiler.formulas.indexing import (
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import with_distinct_letters
 from derivatrix.compiler.formulas.sharing import complements, plain_indicators
-from derivatrix.compiler.formulas.tree import Add, Indices, Number, Over, Tree, Unit, index_of
+from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit, index_of
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, einsum, labels_of
@@ -200,12 +201,9 @@ class Notation(Builder):
             tree = algebra.add([as_chain(term) for term in tree.terms])
         if not isinstance(tree, Add):
             return as_chain(tree)
-        is_root = node is self.root
-        total = factoring.factor(tree) if is_root else factoring.factor_in_parentheses(tree)
-        if total == Number(sympy.S.Zero):  # the terms cancel: zeros of the shape of the sum
-            shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
-            return algebra.add([], shape)
-        return total
+        if node is self.root:
+            return factoring.factor(tree)
+        return factoring.factor_in_parentheses(tree)
 
     # Products
 
@@ -264,6 +262,10 @@ class Notation(Builder):
     ) -> Item:
         node, labels = factor
         tree = self._factor_tree(node, tuple(index_at.get(label) for label in labels), scope)
+        pairs = zip(node.shape, labels, strict=True)
+        shape = tuple(size for size, label in pairs if label not in index_at)
+        if not tree.rank:  # a number, where the entries cancel as in x / x
+            tree = spread(tree, (), shape)
         return tree, tuple(label for label in labels if label not in index_at)
 
     def _factor_tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:

@@ -717,10 +717,11 @@ def test_arguments_without_effect_have_no_definition() -> None:
     assert render(Map(sympy.S.One, (product,)), "unicode") == "broadcast(1)"
 
 
-def test_terms_that_cancel_leave_zeros_of_their_shape() -> None:
+def test_entries_that_cancel_leave_arrays_of_their_shape() -> None:
     v, M = dx.vector("v", n), dx.matrix("M", n, m)
-    assert repr(dx.concatenate([v, v - v])) == "Array([v; 0], shape=(2*n,))"
-    assert repr(dx.concatenate([M, M - M], 1)) == "Array([M, 0], shape=(n, 2*m))"
+    assert repr(dx.concatenate([v, v - v])) == "Array([v; 0 𝟏], shape=(2*n,))"
+    assert repr(dx.concatenate([v, v / v])) == "Array([v; 𝟏], shape=(2*n,))"
+    assert repr((M / M) @ M.T) == "Array(𝟏 𝟏ᵀ Mᵀ, shape=(n, n))"
 
 
 def test_sums_that_keep_their_axis():
