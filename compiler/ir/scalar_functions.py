@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import sympy
@@ -379,14 +380,16 @@ def number(value: int | float | Fraction | Decimal | np.number | sympy.Expr) -> 
     2.25, Fraction(1, 3)), or an integer up to LARGEST_EXACT."""
     if isinstance(value, sympy.Expr):
         return value
-    if not abs(value) <= LARGEST_EXACT:
-        return sympy.Float(float(value), 17)
-    if isinstance(value, (int, np.integer)):
-        return sympy.Integer(int(value))
-    exact = Fraction(value if isinstance(value, (Fraction, Decimal)) else float(value))
+    # abs of np.int8(-128) overflows, and 2**53 in float16
+    plain: Any = value.item() if isinstance(value, np.generic) else value
+    if not abs(plain) <= LARGEST_EXACT:
+        return sympy.Float(float(plain), 17)
+    if isinstance(plain, int):
+        return sympy.Integer(int(plain))
+    exact = Fraction(plain if isinstance(plain, (Fraction, Decimal)) else float(plain))
     if exact.denominator <= 1024:
         return sympy.Rational(exact.numerator, exact.denominator)
-    return sympy.Float(float(value), 17)
+    return sympy.Float(float(plain), 17)
 
 
 PIECEWISE_CONSTANT = (sympy.sign, sympy.floor, sympy.ceiling)

@@ -54,3 +54,9 @@ def test_texts_of_functions_without_a_slope() -> None:
     text = dx.function("f", [d, x], dx.huber(d, x) * abs(x)).formula("jacobian", "d", "numpy")
     jacobian = eval(text, {"np": np, "d": np.array([-1.0, 1.0]), "x": np.array([2.0, 3.0])})
     np.testing.assert_array_equal(np.diagonal(jacobian), [np.nan, 6.0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_small_types() -> None:
+    for value in (np.float16(0.5), np.float16(-65504), np.int8(-128)):
+        assert scalar_functions.number(value) == sympy.Rational(value.item())
