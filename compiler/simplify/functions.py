@@ -99,7 +99,8 @@ def combine_powers(node: ir.Map) -> ir.Node | None:
 
 
 def logarithms_of_positive(node: ir.Map) -> ir.Node | None:
-    """Write xlogy(x, y) as x log(y) if y is known to be positive."""
+    """Write xlogy(x, y) as x log(y), and xlog1py(x, y) as x log1p(y), if y is known to be
+    positive."""
     if not node.expression.has(scalar_functions.xlogy):
         return None
     positive = {
@@ -108,12 +109,13 @@ def logarithms_of_positive(node: ir.Map) -> ir.Node | None:
         if is_positive(argument)
     }
 
-    def plain(x: sympy.Expr, y: sympy.Expr) -> sympy.Expr:
-        return (
-            x * sympy.log(y) if y.xreplace(positive).is_positive else scalar_functions.xlogy(x, y)
-        )
+    def is_plain(part: sympy.Expr) -> bool:
+        is_product = isinstance(part, scalar_functions.xlogy)  # or xlog1py, its subclass
+        return is_product and bool(part.args[1].xreplace(positive).is_positive)
 
-    expression = node.expression.replace(scalar_functions.xlogy, plain)
+    expression = node.expression.replace(
+        is_plain, lambda part: part.args[0] * part.logarithm(part.args[1])
+    )
     if expression == node.expression:
         return None
     return elementwise(expression, *map(Array, node.arguments)).node

@@ -199,6 +199,7 @@ NODES: list[tuple[Callable, Node]] = [
         Map(slot(0) + sympy.exp(slot(1) - slot(0)), (w.node, v.node)),
     ),
     (functions.logarithms_of_positive, dx.xlogy(w, 1 + dx.exp(v)).node),
+    (functions.logarithms_of_positive, dx.xlog1py(w, dx.exp(v)).node),
     (functions.of_single_column, dx.tanh(dx.sum(M, axis=1, keepdims=True)).node),
     (functions.compose, dx.log(dx.exp(w)).node),
     (functions.compose, (dx.sqrt(v) ** -1).node),
@@ -248,6 +249,11 @@ def test_node_rule(rule: Callable, node: Node) -> None:
     after = rule(node) or rule(simplified_children(node))
     assert after is not None, "the rule does not apply to its own example"
     assert change(node, after) < 1e-12
+
+
+def test_xlog1py_of_any_sign_stays() -> None:
+    node = dx.xlog1py(w, dx.tanh(w)).node
+    assert functions.logarithms_of_positive(node) is None
 
 
 def simplified_children(node: Node) -> Node:
