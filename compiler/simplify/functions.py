@@ -316,8 +316,9 @@ def of_single_entries(node: ir.Apply) -> ir.Node | None:
     results = rule(numbers, [facts(matrix) for matrix, _ in node.arguments])
     if results is None:
         return None
-    sizes = dict(enumerate(node.shape))
-    return ir.einsum([(results[node.output].node, stack)], range(node.ndim), sizes=sizes)
+    entry = results[node.output].node
+    axes = range(entry.ndim)  # none where it is one number for all stacked axes
+    return ir.einsum([(entry, axes)], range(node.ndim), sizes=dict(enumerate(node.shape)))
 
 
 def inverse_of_orthogonal(node: ir.Apply) -> ir.Node | None:

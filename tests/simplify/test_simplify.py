@@ -224,6 +224,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.inverse_of_diagonal, dx.inv(dx.diag(v)).node),
     (functions.of_single_entries, dx.inv(M[:1, :1]).node),
     (functions.of_single_entries, dx.eigvalsh(M[:1, :1]).node),
+    (functions.of_single_entries, dx.eigh(M[:, None, :1]).eigenvectors.node),
     (functions.of_transpose, dx.inv(dx.eye(3)).node),
     *((functions.inverse_of_kronecker, dx.inv(product).node) for product in KRONECKER),
     *(
