@@ -217,8 +217,10 @@ class xlogy(ScalarFunction):
         if argindex == 1:
             return self.logarithm(y)
         t = sympy.Dummy()  # log(y) itself may be no logarithm: log(exp(z)) is z
-        slope = self.logarithm(t).diff(t).xreplace({t: y})
-        return sympy.Piecewise((0, sympy.Eq(x, 0)), (x * slope, True))
+        divisor = (1 / self.logarithm(t).diff(t)).xreplace({t: y})
+        # Elsewhere the slope of the quotient by x is 1 / divisor, also at x = 0.
+        is_undetermined = sympy.Eq(x, 0) & sympy.Eq(divisor, 0)
+        return sympy.Piecewise((0, is_undetermined), (x / divisor, True))
 
 
 class xlog1py(xlogy):

@@ -101,6 +101,15 @@ def test_the_slope_at_the_end_of_a_domain(case):
     np.testing.assert_allclose(value, HARD[case])
 
 
+@pytest.mark.parametrize(("name", "slope"), [("xlogy", 1 / 2), ("xlog1py", 1 / 3)])
+def test_mixed_second_derivatives_where_the_factor_is_zero(name: str, slope: float) -> None:
+    """They do not depend on the order of differentiation."""
+    expression = scalars.FUNCTIONS[name](x, p)
+    for first, second in ((x, p), (p, x)):
+        mixed = scalars.derivative(scalars.derivative(expression, first), second)
+        assert scalars.evaluate(mixed, [np.array(0.0), np.array(2.0)]) == pytest.approx(slope)
+
+
 @pytest.mark.parametrize("name", ["xlogy", "xlog1py", "entr", "rel_entr"])
 def test_values_at_the_end_of_a_domain(name: str) -> None:
     """Kernels have SciPy's values, with the sign of zeros, but for nan."""
