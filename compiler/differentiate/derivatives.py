@@ -242,8 +242,13 @@ class Derivatives:
         shapes)."""
         first, *further_names = names
         nodes = [node for key, node in self._jacobian.items() if key[-1] == first]
-        for name in further_names:
-            nodes = self._jacobians(nodes, self.inputs[name])
+        for place, name in enumerate(further_names, start=1):
+            leaf = self.inputs[name]
+            nodes = self._jacobians(nodes, leaf)
+            for earlier, previous_name in enumerate(names[:place]):
+                if previous_name == name:
+                    count = sum(self.inputs[later].ndim for later in names[earlier : place + 1])
+                    nodes = [project_derivative(node, leaf, node.ndim - count) for node in nodes]
         return simplify(nodes, final=True)
 
     @cached_property

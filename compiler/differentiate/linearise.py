@@ -77,11 +77,13 @@ def jacobian_diagonal(
     return simplify([entries], expand=True)[0]
 
 
-def project_derivative(node: Node, leaf: Leaf) -> Node:
+def project_derivative(node: Node, leaf: Leaf, axis: int = 0) -> Node:
     """Project a derivative of the gradient by `leaf` on the tangent space if the input is
     orthogonal: the tangent space changes with it, so a derivative of a gradient, which is
-    tangential, need not be."""
-    return tangential_part(node, leaf, 0) if leaf.structure == "orthogonal" else node
+    tangential, need not be. axis: the first of the gradient's axes."""
+    if leaf.structure != "orthogonal":
+        return node
+    return tangential_part(node, leaf, axis + leaf.ndim - 2)
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

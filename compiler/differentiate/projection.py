@@ -52,9 +52,10 @@ def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
 
 def tangential_part(node: Node, leaf: Leaf, row: int) -> Node:
     """Compute (A - Q Aᵀ Q) / 2, where A are the axes `row` and `row + 1`: the nearest matrix with
-    Qᵀ A + Aᵀ Q = 0 (Edelman, Arias and Smith, 1998, 2.2.1)."""
+    Qᵀ A + Aᵀ Q = 0 (Edelman, Arias and Smith, 1998, 2.2.1). Before these axes are the stacked
+    axes of Q, if any."""
     axes = list(range(node.ndim))
-    stack = axes[: leaf.ndim - 2]
+    stack = axes[row - leaf.ndim + 2 : row]
     transposed = (node, [*axes[:row], "i", "j", *axes[row + 2 :]])
     left, right = (leaf, (*stack, row, "j")), (leaf, (*stack, "i", row + 1))
     product = einsum([transposed, left, right], axes, -sympy.S.Half)

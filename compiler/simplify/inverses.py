@@ -99,6 +99,8 @@ def absorb_projector(product: Product) -> Product | None:
                     continue
                 for absorbing in (*matrices, *inverses):
                     factors, axes, _ = absorbing
+                    if axes[:-2] != labels[:-2]:
+                        continue
                     label = axes[axis if absorbing in matrices else -3 - axis]
                     together = (*projector, *factors)
                     overlaps = len({*together}) < len(together) or axes.count(label) > 1

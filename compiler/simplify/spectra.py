@@ -13,15 +13,15 @@ from derivatrix.compiler.operations.singular import NUCLEAR, SVD, SVDVALS
 
 def cancel_orthonormal(product: Product) -> Product | None:
     """QᵀQ = I for orthonormal columns that an operation returns, Q Qᵀ = I where Q is square."""
-    for p, (node, labels) in enumerate(product.factors):
+    for p, (node, _) in enumerate(product.factors):
         if not isinstance(node, Apply) or node.ndim < len(node.stack) + 2:
             continue
         argument_facts = [facts(argument) for argument, _ in node.arguments]
         if ORTHONORMAL not in node.operation.facts(argument_facts, node.output):
             continue
         axes = (-2, -1) if node.shape[-1] == node.shape[-2] else (-2,)
-        for q, (factor, factor_labels) in enumerate(product.factors):
-            if q <= p or factor is not node or factor_labels[:-2] != labels[:-2]:
+        for q, (factor, _) in enumerate(product.factors):
+            if q <= p or factor is not node:
                 continue
             simpler = cancel_pair(product, p, q, axes)
             if simpler is not None:
@@ -31,8 +31,10 @@ def cancel_orthonormal(product: Product) -> Product | None:
 
 def cancel_pair(product: Product, p: int, q: int, axes: Sequence[int]) -> Product | None:
     """Replace the factors Q, Q at positions p and q by the identity if they are multiplied along
-    one of the axes -2 (QᵀQ) and -1 (QQᵀ)."""
+    one of the axes -2 (QᵀQ) and -1 (QQᵀ), and are the same matrix of a stack."""
     (node, a), (_, b) = product.factors[p], product.factors[q]
+    if a[:-2] != b[:-2]:
+        return None
     for axis in axes:
         if a[axis] == b[axis] and product.is_private(a[axis], 2):
             cofactor = product.without(p, q, summed=a[axis])

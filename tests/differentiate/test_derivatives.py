@@ -146,6 +146,20 @@ def test_hessian_is_symmetric(scalar: Setting) -> None:
         close(block.transpose(*range(stacked), *second, *first), hessian[(column, row)], 1e-10)
 
 
+def test_derivatives_by_stacked_orthogonal_matrices_are_tangential() -> None:
+    Q, A = dx.tensor("Q", 2, 2, 2, "orthogonal"), dx.tensor("A", 2, 2, 2)
+    reversed_product = dx.function("f", [Q, A], A @ Q[::-1], wrt=[Q])
+    scalar = dx.function("g", [Q, A], dx.sum(A * Q @ Q[::-1]), wrt=[Q])
+    generator = np.random.default_rng(0)
+    q = np.linalg.qr(generator.normal(size=(2, 2, 2)))[0]
+    values = {"Q": q, "A": generator.normal(size=(2, 2, 2))}
+    jacobian = evaluate(reversed_product.derivatives.results("jacobian")["Q",], values, {})
+    close(jacobian, (jacobian - q @ jacobian.mT @ q) / 2)
+    hessian = evaluate(scalar.derivatives.results("hessian")["Q", "Q"], values, {})
+    close(hessian, hessian.transpose(3, 4, 5, 0, 1, 2))
+    close(hessian, evaluate(scalar.derivative("Q", "Q").expression, values, {}))
+
+
 def test_the_hessian_at_an_orthogonal_matrix_is_that_along_geodesics() -> None:
     """d²/dt² f(Q expm(t Ω)) at t = 0, for a skew Ω, is the Hessian twice times V = Q Ω."""
     n = dx.dims("n")

@@ -257,6 +257,23 @@ def test_xlog1py_of_any_sign_stays() -> None:
     assert functions.logarithms_of_positive(node) is None
 
 
+def test_matrices_of_other_samples_do_not_cancel() -> None:
+    Q, tall = dx.tensor("Q", 3, 2, 2, "orthogonal"), dx.tensor("A", 3, 4, 2)
+    generator = np.random.default_rng(0)
+    values = {
+        "Q": np.linalg.qr(generator.normal(size=(3, 2, 2)))[0],
+        "A": generator.normal(size=(3, 4, 2)),
+    }
+    for array in (
+        dx.einsum("bij,ckj->bcik", Q, Q),
+        dx.einsum("bij,bjk,ckl->bcil", tall, pinv(tall), tall),
+    ):
+        (after,) = simplify([array.node], final=True)
+        np.testing.assert_allclose(
+            evaluate(after, values, {}), evaluate(array.node, values, {}), atol=1e-14
+        )
+
+
 def simplified_children(node: Node) -> Node:
     """The node on its children in canonical form, as the rules meet it in a pass."""
     return rebuilt(node, dict(zip(node.children, simplify(node.children), strict=True)))
