@@ -194,6 +194,32 @@ def test_solutions(name: str, transposed: bool, monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_allclose(actual, expected.reshape(back), rtol=0, atol=1e-8 * scale)
 
 
+@pytest.mark.parametrize("directions", [0, 1, 2])
+def test_solutions_beside_small_diagonals(directions: int) -> None:
+    """A diagonal plus terms of low rank, with an entry of the diagonal that is nearly zero."""
+    E = dx.matrix("E", k, n)
+    (operator,) = operators(
+        function("f", [E, P], dx.sum((E @ P) ** 2) + dx.sum(P**4), ["p"]),
+        {"n": 4, "k": directions},
+        {"E": np.eye(2, 4)[:directions] + 0.1, "p": np.array([1e-8, 1, 2, 3])},
+    ).values()
+    expected = np.array([1.0, -2, 3, 4])
+    right = operator.todense() @ expected
+    np.testing.assert_allclose(operator.solve(right), expected, rtol=1e-10)
+
+
+def test_solutions_of_large_numbers() -> None:
+    """LAPACK divides the sides of a Sylvester equation by a number if the solution may overflow."""
+    shape, C, D = {"n": 2}, dx.matrix("C", n, n), dx.matrix("D", n, n)
+    (operator,) = operators(
+        function("f", [C, D, X], C @ X + X @ D, ["X"]),
+        shape,
+        {"C": np.eye(2) / 64, "D": np.diag([1 / 64, 1 / 32]), "X": np.eye(2)},
+    ).values()
+    expected = 1e296 * np.array([[1.0, 2], [3, 4]])
+    np.testing.assert_allclose(operator.solve(operator @ expected), expected)
+
+
 def _up_to(largest: int, solve: Any) -> Any:
     def checked(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         assert matrix.shape[-1] <= largest

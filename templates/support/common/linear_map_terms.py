@@ -18,6 +18,10 @@ _COLUMN = -1
 """The label of the columns of a matrix that an operator is applied to."""
 _SINGULAR = 1e-13
 """A singular value this small, relative to the largest, counts as zero."""
+_MAX_REFINEMENTS = 3
+"""Most times that Woodbury's formula is applied to the residual of a solution."""
+_MAX_ROUNDINGS = 1000
+"""Largest residual of a solution by Woodbury's formula, in rounding errors of its terms."""
 
 
 class _Term(NamedTuple):
@@ -379,13 +383,13 @@ def _solve_sylvester(operator, shared, rows, columns, right):
         transformed, scale, failure = trsyl(a_form, b_form, transformed)
         if failure:
             raise np.linalg.LinAlgError(f"{operator.name}: it is singular")
-        solution[..., number] = scale * (a_vectors @ transformed @ b_vectors.T)
+        solution[..., number] = a_vectors @ transformed @ b_vectors.T / scale
     return solution if j_column < i_column else solution.swapaxes(0, 1)
 
 
 def _solve_low_rank_update(operator, shared, rows, columns, right):
     """Compute the solution for diag(d) + U W of low rank, by Woodbury's formula; None for another
-    operator."""
+    operator, or if small entries of d beside large ones make the formula inaccurate."""
     stack = tuple(operator._output_shape[axis] for axis, _ in shared)
     shape = tuple(operator._output_shape[axis] for axis in rows)
     diagonals, low_rank_terms, pairing = [], [], None
@@ -416,14 +420,37 @@ def _solve_low_rank_update(operator, shared, rows, columns, right):
     rank = sum(u.shape[-1] for u in us)
     if rank >= size or not d.all():
         return None
-    scaled_u, w = np.concatenate(us, -1) / d, np.concatenate(ws, -2)
+    u, w = np.concatenate(us, -1), np.concatenate(ws, -2)
+    scaled_u = u / d
     update = w @ scaled_u
     capacitance = np.eye(rank, dtype=operator.dtype) + update
-    least = np.linalg.norm(capacitance, -2, (-2, -1))
-    if (least <= _SINGULAR * (1 + np.linalg.norm(update, 2, (-2, -1)))).any():
-        raise np.linalg.LinAlgError(f"{operator.name}: it is singular")
-    solution = right.reshape(*stack, size, -1) / d
-    solution = solution - scaled_u @ np.linalg.solve(capacitance, w @ solution)
+
+    def error(vectors, sides):
+        """Return sides - (diag(d) + U W) vectors, and its largest entry over that of the terms."""
+        residual = sides - d * vectors - u @ (w @ vectors)
+        terms = abs(sides) + abs(d * vectors) + abs(u) @ (abs(w) @ abs(vectors))
+        largest = [abs(values).max((-2, -1), initial=0) for values in (residual, terms)]
+        return residual, np.divide(*largest, out=np.zeros(stack), where=largest[1] > 0)
+
+    right = right.reshape(*stack, size, -1)
+    max_error = _MAX_ROUNDINGS * np.finfo(right.dtype).eps
+    if rank:
+        _, values, vectors = np.linalg.svd(capacitance)
+        is_small = values[..., -1] <= _SINGULAR * (1 + np.linalg.norm(update, 2, (-2, -1)))
+        if is_small.any():  # if diag(d) + U W is singular, it maps this vector to 0
+            _, product = error(scaled_u @ vectors[..., -1:, :].mT, 0)
+            if (is_small & (product <= max_error)).any():
+                raise np.linalg.LinAlgError(f"{operator.name}: it is singular")
+            return None
+    solution, residual = np.zeros_like(right), right
+    for _ in range(_MAX_REFINEMENTS):
+        step = residual / d
+        solution = solution + step - scaled_u @ np.linalg.solve(capacitance, w @ step)
+        residual, size_of_residual = error(solution, right)
+        if not (size_of_residual > max_error).any():  # nan stays nan
+            break
+    else:
+        return None
     solution = solution.reshape(*stack, *shape, -1)
     places = [len(stack) + order.index(axis) for axis in columns]
     return solution.transpose([*range(len(stack)), *places, solution.ndim - 1])
