@@ -119,6 +119,15 @@ def test_exponentials_of_all_norms(norm: float) -> None:
         np.testing.assert_allclose(actual[0], expected, rtol=0, atol=3e-13 * abs(expected).max())
 
 
+def test_exponentials_of_large_nilpotent_matrices() -> None:
+    """The first halvings are superfluous: their factors in powers of the matrix overflow."""
+    A = np.zeros((1, 3, 3))
+    A[0, 0, 1], A[0, 1, 2] = 1e60, 1
+    actual = computed(OPERATIONS["expm"], A)
+    assert actual is not None
+    np.testing.assert_allclose(actual[0], [[1, 1e60, 5e59], [0, 1, 1], [0, 0, 1]], rtol=1e-14)
+
+
 def test_a_large_tangent() -> None:
     """The eigenvalues of tanh are -1 and 1, far out, and next to a pole of a half of the matrix
     nothing happens."""

@@ -111,9 +111,11 @@ def expm_blocks(x, out, first_entry):
     if squarings > 0:
         superfluous = superfluous_halvings(terms, squarings, sums, product)
         squarings -= superfluous
-        scale_blocks(2.0**superfluous, terms[5], terms[5])
-        for i in range(1, 4):
-            scale_blocks(4.0 ** (i * superfluous), terms[i], terms[i])
+        if superfluous > 0:  # the factors of the powers, 4**superfluous and so on, may overflow
+            scale_blocks(2.0**superfluous, terms[5], terms[5])
+            multiply_blocks(terms[5], terms[5], terms[1], 0)
+            multiply_blocks(terms[1], terms[1], terms[2], 0)
+            multiply_blocks(terms[2], terms[1], terms[3], 0)
     pade[0] = 1.0
     for j in range(1, degree + 1):
         pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
