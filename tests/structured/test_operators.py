@@ -260,6 +260,14 @@ def test_a_wrong_operator_is_noticed(
     assert check in {row.check for row in report.failures}
 
 
+def test_matrices_without_columns(square: ModuleType) -> None:
+    operator = square.jacobian_operator(np.eye(2))
+    nothing = np.zeros((4, 0))
+    for product in (operator @ nothing, operator.matmat(nothing), operator.rmatmat(nothing)):
+        assert product.shape == nothing.shape
+    assert operator.solve(nothing).shape == nothing.shape
+
+
 def test_an_absent_operator_is_noticed(square: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(square, "jacobian_operator")
     report = dx.verify(square, sizes={"n": 3})

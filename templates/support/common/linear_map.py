@@ -148,7 +148,7 @@ class _Operator:
         """Multiply by a matrix of as many rows as this one has columns."""
         array = _dense(self.name, matrix, self.dtype)
         array = array.reshape(self.shape[1], math.prod(array.shape[1:]))
-        return self._product(array, array.shape[1])
+        return self._apply_to_columns(self._product, array, self.shape[0])
 
     def rmatmat(self, matrix):
         """Multiply the transpose by a matrix."""
@@ -226,11 +226,16 @@ class _Operator:
         if array.shape == (size,):
             return function(array, 0)
         if array.ndim == 2 and array.shape[0] == size:
-            return function(array, array.shape[1])
+            return self._apply_to_columns(function, array, math.prod(result_shape))
         raise ValueError(
             f"{self.name}: the argument has shape {_shape_text(array.shape)}; expected "
             f"{_shape_text(shape)}, ({size},) or ({size}, k)"
         )
+
+    def _apply_to_columns(self, function, array, rows):
+        """Call function(matrix, columns), for which 0 columns would mean a vector."""
+        columns = array.shape[1]
+        return function(array, columns) if columns else np.zeros((rows, 0), array.dtype)
 
     def _solve(self, array, columns):
         return _solution(self, array, columns) if all(self.shape) else array.copy()
