@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4}
 KERNELS = together()
 KERNELS.put("THREADS", 8)
-ELEMENTARY = targets.SPELLED.keys() - targets.SPECIAL.keys() - targets.BESSEL.keys()
+SPECIAL = {name for name, path in targets.SCALARS.items() if path.startswith("special.")}
+ELEMENTARY = targets.SPELLED.keys() - SPECIAL - targets.BESSEL.keys()
 
 
 class Device:
@@ -280,6 +281,16 @@ def test_functions(device, name, stack, n, order, scale):
         device.close(result[s], derivative(function, a[s], along))
 
 
+def test_exponentials_far_from_normal(device):
+    """Halvings whose factors in powers of the matrix overflow are superfluous."""
+    large = {"float64": 1e60, "float32": 1e30}[device.dtype.name]
+    a = np.zeros((1, 3, 3), device.dtype)
+    a[0, 0, 1], a[0, 1, 2] = large, 1
+    (result,) = device.call("expm", a, out=a.shape, fails=False)
+    device.close(result[0] / large, np.array([0, 1, 0.5]))
+    device.close(result[1:], np.array([[0, 1, 1], [0, 0, 1]]))
+
+
 @pytest.mark.parametrize("name", ["sqrtm", "logm"])
 @pytest.mark.parametrize("a", [[[-1, 0], [0, 1]], [[0, 0], [0, 1]], [[np.nan, 0], [0, 1]]])
 def test_not_principal(device, name, a):
@@ -364,7 +375,7 @@ def test_elementary(device, operator):
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("operator", sorted({**targets.SPECIAL, **targets.BESSEL}))
+@pytest.mark.parametrize("operator", sorted({*SPECIAL, *targets.BESSEL}))
 def test_special(operator):
     x = np.array([1e-3, 0.2, 0.7, 0.999, 1.5, 3.0, 7.5, 12.0, 29.0, 31.0, 90.0])
     orders = np.array([2.0, 3.0, 4.5, 2.0, 7.0, 2.0, 2.0, 1.5, 12.0, 3.0, 10.0])

@@ -425,12 +425,12 @@ def _solve_low_rank_update(operator, shared, rows, columns, right):
     update = w @ scaled_u
     capacitance = np.eye(rank, dtype=operator.dtype) + update
 
-    def error(vectors, sides):
+    def residual_of(vectors, sides):
         """Return sides - (diag(d) + U W) vectors, and its largest entry over that of the terms."""
         residual = sides - d * vectors - u @ (w @ vectors)
         terms = abs(sides) + abs(d * vectors) + abs(u) @ (abs(w) @ abs(vectors))
-        largest = [abs(values).max((-2, -1), initial=0) for values in (residual, terms)]
-        return residual, np.divide(*largest, out=np.zeros(stack), where=largest[1] > 0)
+        error, scale = (abs(values).max((-2, -1), initial=0) for values in (residual, terms))
+        return residual, np.divide(error, scale, out=np.zeros(stack), where=scale > 0)
 
     right = right.reshape(*stack, size, -1)
     max_error = _MAX_ROUNDINGS * np.finfo(right.dtype).eps
@@ -438,7 +438,7 @@ def _solve_low_rank_update(operator, shared, rows, columns, right):
         _, values, vectors = np.linalg.svd(capacitance)
         is_small = values[..., -1] <= _SINGULAR * (1 + np.linalg.norm(update, 2, (-2, -1)))
         if is_small.any():  # if diag(d) + U W is singular, it maps this vector to 0
-            _, product = error(scaled_u @ vectors[..., -1:, :].mT, 0)
+            _, product = residual_of(scaled_u @ vectors[..., -1:, :].mT, 0)
             if (is_small & (product <= max_error)).any():
                 raise np.linalg.LinAlgError(f"{operator.name}: it is singular")
             return None
@@ -446,7 +446,7 @@ def _solve_low_rank_update(operator, shared, rows, columns, right):
     for _ in range(_MAX_REFINEMENTS):
         step = residual / d
         solution = solution + step - scaled_u @ np.linalg.solve(capacitance, w @ step)
-        residual, size_of_residual = error(solution, right)
+        residual, size_of_residual = residual_of(solution, right)
         if not (size_of_residual > max_error).any():  # nan stays nan
             break
     else:
