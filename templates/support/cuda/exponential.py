@@ -98,27 +98,23 @@ def keep_blocks(run, blocks, is_kept, out):
         run.launch(keep_entries, entry.size, entry, flags, target)
 
 
-def with_powers(run, x):
-    """[Fréchet blocks, their powers 2, 4 and 6]."""
-    second = multiply_blocks(run, x, x)
-    fourth = multiply_blocks(run, second, second)
-    return [x, second, fourth, multiply_blocks(run, fourth, second)]
-
-
 def halved(run, x):
-    """Halve Fréchet blocks until the approximant suffices. Returns (the halved blocks
-    `with_powers`, number of halvings of each matrix)."""
+    """Halve Fréchet blocks until the approximant suffices. Returns ([blocks, their powers 2, 4 and
+    6], number of halvings of each matrix)."""
     (norms,) = column_sizes(run, x[0])
     halvings = halvings_for(norms, MAX_PADE_NORM)
-    parts = with_powers(run, scaled_blocks(run, x, -halvings))
+    small = scaled_blocks(run, x, -halvings)
+    second = multiply_blocks(run, small, small)
+    fourth = multiply_blocks(run, second, second)
+    sixth = multiply_blocks(run, fourth, second)
+    parts = [small, second, fourth, sixth]
     if halvings.any():
-        small, _, fourth, sixth = (part[0] for part in parts)
-        superfluous = superfluous_halvings(
-            run, small, fourth, sixth, norms * 0.5**halvings, halvings
-        )
+        powers = small[0], fourth[0], sixth[0]
+        superfluous = superfluous_halvings(run, *powers, norms * 0.5**halvings, halvings)
         halvings = halvings - superfluous
-        if superfluous.any():  # the factors of the powers, 4**superfluous and so on, may overflow
-            parts = with_powers(run, scaled_blocks(run, parts[0], superfluous))
+        if superfluous.any():
+            pairs = zip(parts, (1, 2, 4, 6), strict=True)
+            parts = [scaled_blocks(run, part, superfluous * power) for part, power in pairs]
     return parts, halvings
 
 
