@@ -386,8 +386,8 @@ class _Weight:
             is_unselected = labels[:-1] == self.stack and labels[-1] in self.indices
             return slot(self.indices.index(labels[-1])) if is_unselected else None
         if not indices and isinstance(node, Einsum) and self._indices_among(labels):
-            kept = tuple(label for label in labels if label in labels_of(factors))
-            return self._number(einsum(factors, kept, node.coefficient), kept)
+            axes = tuple(label for label in labels if label in labels_of(factors))
+            return self._number(einsum(factors, axes, node.coefficient), axes)
         if not indices:
             return self._number(node, labels)
         if len(indices) == 1 and not self.spectrum.variation.varies(node):

@@ -77,13 +77,14 @@ class Equation:
     iterations: int
 
 
+@dataclass(frozen=True)
 class _Record:
     """A dataclass whose instances are made again from the values of their fields."""
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """The values of all fields, in order."""
-        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return tuple(getattr(self, field.name) for field in fields(self))
 
 
 @dataclass(frozen=True)

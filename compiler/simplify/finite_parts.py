@@ -60,11 +60,12 @@ def with_lengths(
     def finite(node: Node) -> Node:
         if not isinstance(node, Map) or node in declared:
             return node
-        degrees = {base: degree for base, _, degree in variables(node)}
-        bases = tuple((base, is_excluded(length)) for base, length, _ in variables(node))
+        lengths = [*variables(node)]
+        bases = tuple((base, is_excluded(length)) for base, length, _ in lengths)
         expression = _finite(node.expression, bases)
-        for base in (base for base, excluded in bases if not excluded):
-            expression = _with_flat_powers(expression, base, degrees[base])
+        for (base, excluded), (_, _, degree) in zip(bases, lengths, strict=True):
+            if not excluded:
+                expression = _with_finite_powers(expression, base, degree)
         return Map(expression, node.arguments)
 
     return _with_shared_functions(transformed(results, finite))
@@ -151,12 +152,13 @@ def _branches(expression: sympy.Expr, base: sympy.Expr) -> list[tuple[sympy.Expr
     if undecided and sum(len(part.args) for part, _ in undecided) <= MAX_COMPARED_ARGUMENTS:
         part, place = undecided[0]
         value, condition = part.args[place]
-        taken = sympy.Piecewise(*part.args[:place], (value, sympy.true))
-        others = sympy.Piecewise(*part.args[:place], *part.args[place + 1 :])
+        with_branch = sympy.Piecewise(*part.args[:place], (value, sympy.true))
+        without_branch = sympy.Piecewise(*part.args[:place], *part.args[place + 1 :])
+        cases = (with_branch, _at_zero(condition, base)), (without_branch, sympy.true)
         return [
             (branch, sympy.And(holds, further))
-            for piece, holds in ((taken, _at_zero(condition, base)), (others, sympy.true))
-            for branch, further in _branches(expression.xreplace({part: piece}), base)
+            for case, holds in cases
+            for branch, further in _branches(expression.xreplace({part: case}), base)
         ]
     compared = expression.atoms(sympy.sign, sympy.Max, sympy.Min)
     parts = sorted((part for part in compared if part.has(base)), key=sympy.default_sort_key)
@@ -302,14 +304,16 @@ def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) 
     return expression
 
 
-def _with_flat_powers(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> sympy.Expr:
+def _with_finite_powers(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> sympy.Expr:
     """Make terms and factors baseᵖ with p < 0 zero where `base`, of degree d, is zero, if the slope
     of baseᵖ⁺¹ is O(1) there: d p + d - 1 >= 0. For constant p limits are known without this."""
     if isinstance(expression, sympy.Piecewise):
-        pieces = ((_with_flat_powers(part, base, degree), held) for part, held in expression.args)
+        pieces = ((_with_finite_powers(part, base, degree), held) for part, held in expression.args)
         return sympy.Piecewise(*pieces)
     if isinstance(expression, sympy.Add | sympy.Mul):
-        return expression.func(*(_with_flat_powers(part, base, degree) for part in expression.args))
+        return expression.func(
+            *(_with_finite_powers(part, base, degree) for part in expression.args)
+        )
     p = expression.exp if isinstance(expression, sympy.Pow) else sympy.S.Zero
     if not p.free_symbols or p.has(base) or expression.base != base:
         return expression

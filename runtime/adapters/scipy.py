@@ -45,8 +45,8 @@ class Objective:
 
     def __repr__(self) -> str:
         names = ", ".join(self._inputs.fixed)
-        given = f", with {names} given" if names else ""
-        return f"<objective {self.name} of {', '.join(self._inputs.names)}{given}>"
+        suffix = f", with {names} given" if names else ""
+        return f"<objective {self.name} of {', '.join(self._inputs.names)}{suffix}>"
 
     def pack(self, values: Any = None, /, **named: Any) -> Array:
         """Return the vector of the free inputs' arrays: by name, or a mapping from names, a tuple

@@ -49,7 +49,7 @@ def test_slope_where_the_logarithm_of_an_argument_is_none() -> None:
 
 
 def test_texts_of_functions_without_a_slope() -> None:
-    """Where a branch is infinite the slope is nan, which is written, and has no order."""
+    """The slope of an infinite branch is nan. NumPy's text shows it; SymPy cannot order it."""
     d, x = dx.vector("d", 2), dx.vector("x", 2)
     text = dx.function("f", [d, x], dx.huber(d, x) * abs(x)).formula("jacobian", "d", "numpy")
     jacobian = eval(text, {"np": np, "d": np.array([-1.0, 1.0]), "x": np.array([2.0, 3.0])})

@@ -76,8 +76,8 @@ class _LoopOperator(_Operator):
 
     @cached_property
     def _explicit(self):
-        """The same map by the array of its entries, made by one product for each entry of the
-        input: the unit tangent of all samples at once, as samples do not mix."""
+        """An operator with the entries of this map as its array. A product with the unit tangent of
+        all samples gives the entries of a column, as samples do not mix."""
         axes = self._input_shape[self._batched :]
         size = math.prod(axes)
         units = np.eye(size, dtype=self.dtype).reshape(size, *axes)
