@@ -201,8 +201,8 @@ class Operation(Keyed):
         pairs L, R, None for an identity. Without a kernel Schur forms of L and R solve L X + X R
     states: the structure that it asserts of its argument, which it returns unchanged
     is_mask: whether it multiplies its only argument, entry by entry, by constants
-    is_selector: whether it gives weights to entries, and others, of weight 0, do not matter
-        whatever they are
+    is_selector: whether its results are weights: products with a weight 0 are 0, even if another
+        factor is infinite
     is_inverse: whether it inverts a square matrix: formulas have the power -1, and kernels solve
         equations in place of products with it
     is_matrix_function: whether it is f(A) for a function f of a square matrix, so that it
